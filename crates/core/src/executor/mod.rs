@@ -1,0 +1,225 @@
+//! Runs the tasks of one thread, and fills their waits with whichever of them is ready.
+//!
+//! A round polls every ready task once and fires the reactor between polls; only when nothing is
+//! ready does the thread idle, in the reactor's turn. Upholds invariants 4 (a wake from another
+//! thread ends the idle) and 12 (nothing ready, nothing spent).
+
+mod ready;
+mod task;
+
+pub use task::JoinHandle;
+
+use crate::{Clock, DurNs, Idle, Reactor, Result, Turn};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::Waker;
+use task::{Shared, Tasks};
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunStats {
+    /// Polls of tasks.
+    pub polls: u64,
+    /// Passes of the reactor that woke something.
+    pub woke: u64,
+    /// Sleeps to a timer.
+    pub slept: u64,
+    /// Parks on lines.
+    pub parked: u64,
+    /// Time in sleeps and parks, in nanoseconds.
+    pub idle_ns: u64,
+}
+
+/// Runs tasks of one future type, without boxing them; [`DynExecutor`] runs mixed ones.
+///
+/// ```
+/// use gpu_async_reactor_core::*;
+/// let clock = ManualClock::new();
+/// let reactor = Reactor::new(clock.handle());
+/// let mut executor = Executor::new();
+/// for ms in [2, 1] {
+///     let reactor = &reactor;
+///     let _ = executor.spawn(async move { reactor.alarm(MonoNs(ms * 1_000_000)).await });
+/// }
+/// let stats = executor.run(&reactor, &mut ManualIdle::new(clock), DurNs::from_us(100))?;
+/// assert_eq!((stats.polls, stats.slept), (4, 2));
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Executor<F: Future<Output = ()>> {
+    shared: Rc<RefCell<Shared<F>>>,
+    tasks: Tasks<F>,
+}
+
+/// A boxed task of a [`DynExecutor`].
+pub type DynTask<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
+
+/// Runs tasks of any types that live for `'t`, each in a box.
+pub type DynExecutor<'t> = Executor<DynTask<'t>>;
+
+impl<F: Future<Output = ()>> Executor<F> {
+    /// An executor with no task.
+    pub fn new() -> Self {
+        Self { shared: Rc::new(RefCell::new(Shared::new())), tasks: Tasks::new() }
+    }
+
+    /// Adds a task; the next run polls it once, and then only after its waker fired.
+    pub fn spawn(&mut self, future: F) -> JoinHandle {
+        spawn(&self.shared, future)
+    }
+
+    /// A handle that spawns from inside a task.
+    pub fn spawner(&self) -> Spawner<F> {
+        Spawner { shared: self.shared.clone() }
+    }
+
+    /// Tasks that have not ended.
+    pub fn unfinished(&self) -> usize {
+        self.shared.borrow().live()
+    }
+
+    /// Runs until every task has ended. `park_bound` bounds each park.
+    ///
+    /// # Errors
+    ///
+    /// `Stalled` when tasks are left and nothing is registered with the reactor that could wake
+    /// one. The tasks are kept; a later run goes on with them.
+    pub fn run<C: Clock, I: Idle>(
+        &mut self,
+        reactor: &Reactor<'_, C>,
+        idle: &mut I,
+        park_bound: DurNs,
+    ) -> Result<RunStats> {
+        let bell = Waker::from(reactor.bell().clone());
+        let mut stats = RunStats::default();
+        loop {
+            self.round(reactor, &mut stats);
+            let unfinished = self.unfinished();
+            if unfinished == 0 {
+                return Ok(stats);
+            }
+            if self.has_work() {
+                continue;
+            }
+            if reactor.fire() {
+                stats.woke += 1;
+                continue;
+            }
+            // Invariant 4: declared asleep, which fails if a task is ready; whoever makes one ready
+            // from here on rings the bell, which ends the turn's idle.
+            if !self.shared.borrow().ready.sleep(&bell) {
+                continue;
+            }
+            let start = reactor.monotonic_ns();
+            let turn = reactor.turn(idle, park_bound, unfinished);
+            self.shared.borrow().ready.awake();
+            match turn {
+                Ok(Turn::Woke) => {
+                    stats.woke += 1;
+                    continue;
+                }
+                Ok(Turn::Slept) => stats.slept += 1,
+                Ok(Turn::Parked) => stats.parked += 1,
+                // Another thread's wake may just have come.
+                Err(_) if self.has_work() => continue,
+                Err(stalled) => return Err(stalled),
+            }
+            stats.idle_ns += reactor.monotonic_ns().since(start).0;
+        }
+    }
+
+    /// Polls every ready task once, and fires the reactor between polls.
+    fn round<C: Clock>(&mut self, reactor: &Reactor<'_, C>, stats: &mut RunStats) {
+        self.tasks.place_arrivals(&self.shared);
+        let mut round = self.shared.borrow().ready.round();
+        loop {
+            let Some(index) = round.next(&self.shared.borrow().ready) else { return };
+            if self.tasks.poll(index, &self.shared) {
+                stats.polls += 1;
+                stats.woke += u64::from(reactor.fire());
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let shared = self.shared.borrow();
+        shared.ready.any() || shared.has_arrivals()
+    }
+}
+
+impl<'t> DynExecutor<'t> {
+    /// Adds a task of any type; its handle resolves to what it gives.
+    pub fn spawn_dyn<T: 't>(&mut self, future: impl Future<Output = T> + 't) -> JoinHandle<T> {
+        spawn_dyn(&self.shared, future)
+    }
+}
+
+impl<F: Future<Output = ()>> Default for Executor<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F: Future<Output = ()>> Drop for Executor<F> {
+    /// Drops the tasks that are left; their handles resolve to `TaskDropped`.
+    fn drop(&mut self) {
+        self.tasks.close(&self.shared);
+    }
+}
+
+impl<F: Future<Output = ()>> fmt::Debug for Executor<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("unfinished", &self.unfinished()).finish()
+    }
+}
+
+/// Spawns tasks onto an executor of this thread, from inside its tasks too.
+pub struct Spawner<F> {
+    shared: Rc<RefCell<Shared<F>>>,
+}
+
+impl<F: Future<Output = ()>> Spawner<F> {
+    /// Adds a task, which the executor polls in its next round. Once the executor is gone the task
+    /// is dropped at once and its handle says so.
+    pub fn spawn(&self, future: F) -> JoinHandle {
+        spawn(&self.shared, future)
+    }
+}
+
+impl<'t> Spawner<DynTask<'t>> {
+    /// Adds a task of any type; its handle resolves to what it gives.
+    pub fn spawn_dyn<T: 't>(&self, future: impl Future<Output = T> + 't) -> JoinHandle<T> {
+        spawn_dyn(&self.shared, future)
+    }
+}
+
+impl<F> Clone for Spawner<F> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<F> fmt::Debug for Spawner<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawner").finish_non_exhaustive()
+    }
+}
+
+fn spawn<F>(shared: &RefCell<Shared<F>>, future: F) -> JoinHandle {
+    let (task, refused) = shared.borrow_mut().admit(future);
+    drop(refused); // user code, so nothing is borrowed here (invariant 5)
+    JoinHandle::unit(task)
+}
+
+fn spawn_dyn<'t, T: 't>(
+    shared: &RefCell<Shared<DynTask<'t>>>,
+    future: impl Future<Output = T> + 't,
+) -> JoinHandle<T> {
+    let output = Rc::new(Cell::new(None));
+    let into = output.clone();
+    let task = spawn(shared, Box::pin(async move { into.set(Some(future.await)) }));
+    JoinHandle::shared(task, output)
+}

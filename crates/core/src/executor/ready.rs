@@ -1,0 +1,330 @@
+//! Which tasks are ready: a tree of bitmaps that any thread may set a bit in.
+//!
+//! Three levels of 64: a leaf has a bit for each of 64 tasks, a branch for each of 64 leaves, the
+//! root for each branch. A waker sets its task's bit, and goes up only where it found a word empty.
+//!
+//! The root is also where a waker and a sleeping executor meet (invariant 4): the executor swaps an
+//! empty root for `SLEEPING`, and a waker that finds that bit rings the host's bell. Both are one
+//! read-modify-write of one word, so one of them always sees the other.
+//!
+//! A waker that is suspended between two levels delays, for that long, later wakes of the same 64
+//! tasks; none is lost.
+
+use crate::sync::{AtomicU64, AtomicWaker, Ordering};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::task::Waker;
+
+/// The root's last bit says that the executor sleeps; the others are branches.
+const SLEEPING: u64 = 1 << 63;
+const ROOT_BITS: usize = 63;
+
+/// The set, as the executor holds it.
+pub(super) struct ReadySet {
+    root: Arc<Root>,
+    branches: Vec<Arc<Branch>>,
+    leaves: Vec<Arc<Leaf>>,
+}
+
+struct Root {
+    bits: AtomicU64,
+    /// Rings the reactor's doorbell.
+    host: AtomicWaker,
+}
+
+struct Branch {
+    bits: AtomicU64,
+    root: Arc<Root>,
+    bit: u64,
+}
+
+pub(super) struct Leaf {
+    bits: AtomicU64,
+    branch: Arc<Branch>,
+    bit: u64,
+}
+
+impl Leaf {
+    /// Marks a task ready, from any thread.
+    pub(super) fn set(&self, bit: u64) {
+        // AcqRel all the way: what the waking thread did is seen by the poll that follows, and the
+        // taker's swaps from the root down see every bit set before the one that led them here.
+        if self.bits.fetch_or(bit, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let branch = &self.branch;
+        if branch.bits.fetch_or(self.bit, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let root = &branch.root;
+        if root.bits.fetch_or(branch.bit, Ordering::AcqRel) & SLEEPING != 0 {
+            root.host.wake();
+        }
+    }
+}
+
+impl ReadySet {
+    pub(super) fn new() -> Self {
+        let root = Root { bits: AtomicU64::new(0), host: AtomicWaker::new() };
+        Self { root: Arc::new(root), branches: Vec::new(), leaves: Vec::new() }
+    }
+
+    /// The leaf and the bit of a task.
+    pub(super) fn leaf(&mut self, task: usize) -> (Arc<Leaf>, u64) {
+        let (leaf, bit) = (task / 64, 1 << (task % 64));
+        while self.leaves.len() <= leaf {
+            let next = self.leaves.len();
+            if next.is_multiple_of(64) {
+                let bit = 1 << ((next / 64) % ROOT_BITS);
+                let bits = AtomicU64::new(0);
+                self.branches.push(Arc::new(Branch { bits, root: self.root.clone(), bit }));
+            }
+            let branch = self.branches[next / 64].clone();
+            let (bits, bit) = (AtomicU64::new(0), 1 << (next % 64));
+            self.leaves.push(Arc::new(Leaf { bits, branch, bit }));
+        }
+        (self.leaves[leaf].clone(), bit)
+    }
+
+    /// The ready tasks of one round, each once. A task that gets ready again after it was taken is
+    /// for the next round.
+    pub(super) fn round(&self) -> Round {
+        let root = self.root.bits.swap(0, Ordering::AcqRel);
+        Round { root, turn: 0, branch: 0, branch_bits: 0, leaf: 0, leaf_bits: 0 }
+    }
+
+    /// Declares the executor asleep, unless a task is ready; `bell` is rung by the next wake from
+    /// then on, until [`awake`](ReadySet::awake).
+    pub(super) fn sleep(&self, bell: &Waker) -> bool {
+        self.root.host.register(bell);
+        let bits = &self.root.bits;
+        bits.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Declares the executor awake.
+    pub(super) fn awake(&self) {
+        self.root.bits.fetch_and(!SLEEPING, Ordering::AcqRel);
+    }
+
+    /// Whether a task may be ready.
+    pub(super) fn any(&self) -> bool {
+        self.root.bits.load(Ordering::Acquire) & !SLEEPING != 0
+    }
+}
+
+/// A walk over the tasks of one round.
+pub(super) struct Round {
+    root: u64,
+    /// Beyond 63 branches several share a root bit: which of them comes next.
+    turn: usize,
+    branch: usize,
+    branch_bits: u64,
+    leaf: usize,
+    leaf_bits: u64,
+}
+
+impl Round {
+    /// The next ready task.
+    pub(super) fn next(&mut self, set: &ReadySet) -> Option<usize> {
+        loop {
+            if self.leaf_bits != 0 {
+                let bit = take_lowest(&mut self.leaf_bits);
+                return Some(self.leaf * 64 + bit);
+            }
+            if self.branch_bits != 0 {
+                self.leaf = self.branch * 64 + take_lowest(&mut self.branch_bits);
+                self.leaf_bits = set.leaves[self.leaf].bits.swap(0, Ordering::AcqRel);
+                continue;
+            }
+            if self.root == 0 {
+                return None;
+            }
+            let branch = self.root.trailing_zeros() as usize + self.turn * ROOT_BITS;
+            match set.branches.get(branch) {
+                Some(found) => {
+                    self.turn += 1;
+                    self.branch = branch;
+                    self.branch_bits = found.bits.swap(0, Ordering::AcqRel);
+                }
+                None => {
+                    self.turn = 0;
+                    self.root &= self.root - 1;
+                }
+            }
+        }
+    }
+}
+
+fn take_lowest(bits: &mut u64) -> usize {
+    let lowest = bits.trailing_zeros() as usize;
+    *bits &= *bits - 1;
+    lowest
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use core::sync::atomic::AtomicUsize;
+
+    fn drain(set: &ReadySet) -> Vec<usize> {
+        let mut round = set.round();
+        core::iter::from_fn(|| round.next(set)).collect()
+    }
+
+    #[test]
+    fn every_task_is_found_once_beyond_the_root_too() {
+        let mut set = ReadySet::new();
+        let tasks = vec![0, 1, 63, 64, 4_095, 4_096, 63 * 4_096 - 1, 63 * 4_096, 64 * 4_096 + 7];
+        for &task in tasks.iter().rev() {
+            let (leaf, bit) = set.leaf(task);
+            leaf.set(bit);
+            leaf.set(bit);
+        }
+        assert!(set.any());
+        let mut found = drain(&set);
+        found.sort_unstable();
+        assert_eq!(found, tasks);
+        assert!(!set.any() && drain(&set).is_empty());
+    }
+
+    #[test]
+    fn a_task_taken_and_woken_again_is_for_the_next_round() {
+        let mut set = ReadySet::new();
+        let (leaf, bit) = set.leaf(5);
+        leaf.set(bit);
+        let mut round = set.round();
+        assert_eq!(round.next(&set), Some(5));
+        leaf.set(bit);
+        assert_eq!(round.next(&set), None);
+        assert_eq!(drain(&set), [5]);
+    }
+
+    struct Count(AtomicUsize);
+    impl alloc::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn only_a_sleeping_executor_is_rung_and_none_sleeps_over_a_ready_task() {
+        let mut set = ReadySet::new();
+        let (leaf, bit) = set.leaf(0);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let bell = Waker::from(count.clone());
+        leaf.set(bit);
+        assert!(!set.sleep(&bell));
+        drain(&set);
+        assert!(set.sleep(&bell));
+        assert_eq!(count.0.load(Ordering::Relaxed), 0);
+        leaf.set(bit);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        set.awake();
+        assert_eq!(drain(&set), [0]);
+        leaf.set(bit);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+}
+
+/// Run by `cargo xtask loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::{Bell, Slot};
+    use loom::thread;
+
+    fn drain(set: &ReadySet) -> Vec<usize> {
+        let mut round = set.round();
+        core::iter::from_fn(|| round.next(set)).collect()
+    }
+
+    /// Invariant 4: an executor that went to sleep either finds its task ready or finds its bell
+    /// rung; it never parks on a silent word with a task ready.
+    #[test]
+    fn a_wake_from_another_thread_ends_the_park() {
+        loom::model(|| {
+            let mut set = ReadySet::new();
+            let (leaf, bit) = set.leaf(0);
+            let bell = Arc::new(Bell::new());
+            let ringer = thread::spawn(move || leaf.set(bit));
+            let rung_before = bell.line().load(Bell::HOST);
+            if set.sleep(&Waker::from(bell.clone())) {
+                // The park: a store to the wake word ends it, and nothing else.
+                while bell.line().load(Bell::HOST) == rung_before {
+                    thread::yield_now();
+                }
+                set.awake();
+            }
+            assert_eq!(drain(&set), [0]);
+            ringer.join().unwrap();
+        });
+    }
+
+    /// Two wakers of one leaf, racing with a round: each task is found, at the latest once both
+    /// wakers are done, and the executor is rung if it slept.
+    #[test]
+    fn two_wakers_of_one_leaf_lose_no_wake() {
+        loom::model(|| {
+            let mut set = ReadySet::new();
+            let (leaf, first) = set.leaf(0);
+            let (_, second) = set.leaf(1);
+            let other = leaf.clone();
+            let a = thread::spawn(move || leaf.set(first));
+            let b = thread::spawn(move || other.set(second));
+            let mut found = drain(&set);
+            a.join().unwrap();
+            b.join().unwrap();
+            found.extend(drain(&set));
+            found.sort_unstable();
+            assert_eq!(found, [0, 1]);
+        });
+    }
+
+    /// What the waking thread wrote before its wake is seen by the poll that the wake causes.
+    #[test]
+    fn a_wake_carries_what_was_written_before_it() {
+        loom::model(|| {
+            let mut set = ReadySet::new();
+            let (leaf, bit) = set.leaf(0);
+            let data = Arc::new(AtomicU64::new(0));
+            let written = data.clone();
+            let waker = thread::spawn(move || {
+                written.store(7, Ordering::Relaxed);
+                leaf.set(bit);
+            });
+            for _ in drain(&set) {
+                assert_eq!(data.load(Ordering::Relaxed), 7);
+            }
+            waker.join().unwrap();
+        });
+    }
+
+    /// A doorbell's sleeper: registers what ends its sleep, looks again, then sleeps.
+    #[test]
+    fn a_ring_is_seen_by_the_last_look_or_ends_the_sleep() {
+        struct Token(AtomicU64);
+        impl alloc::task::Wake for Token {
+            fn wake(self: Arc<Self>) {
+                self.0.store(1, Ordering::Release);
+            }
+        }
+        loom::model(|| {
+            let bell = Arc::new(Bell::new());
+            let token = Arc::new(Token(AtomicU64::new(0)));
+            let ringer = {
+                let bell = bell.clone();
+                thread::spawn(move || bell.ring())
+            };
+            bell.register(&Waker::from(token.clone()));
+            if bell.line().load(Bell::HOST) == 0 {
+                while token.0.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+            }
+            assert_eq!(bell.line().load(Bell::HOST), 1);
+            ringer.join().unwrap();
+            let _ = Slot::ALL;
+        });
+    }
+}

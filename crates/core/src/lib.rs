@@ -1,0 +1,41 @@
+//! The core of gpu-async-reactor: waiting for a GPU by watching a word in memory.
+//!
+//! A device queue stores a number into host-visible memory behind the work submitted to it. That
+//! word can be watched for the price of a load, with no driver call and no driver thread. This crate
+//! has the word ([`CompletionLine`]), one wait for it ([`wait`]), and a reactor and an executor that
+//! fill waits with ready work ([`Reactor`], [`Executor`]). It is `no_std` with `alloc`, has no unsafe
+//! code, no I/O, and names no vendor; the crate `gpu-async-reactor` adds devices and hosts.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bands;
+mod bell;
+mod declared;
+mod error;
+mod estimator;
+mod executor;
+mod line;
+mod manual;
+mod plan;
+mod port;
+mod queue;
+mod reactor;
+mod sync;
+mod time;
+
+pub use bands::{BANDS_MAX, Band, Bands, StepRows, WaitBands};
+pub use bell::Bell;
+pub use declared::{Declared, ExecutorCaps, ExecutorKind, Running, Strictness, resolve};
+pub use error::{Arg, Error, ErrorCode, Result};
+pub use estimator::{Estimator, Outcome, PointEstimate, PointTable};
+pub use executor::{DynExecutor, DynTask, Executor, JoinHandle, RunStats, Spawner};
+pub use line::{CompletionLine, LINE_WORDS, MemoryDescriptor, Slot, reached};
+pub use manual::{ManualClock, ManualIdle, ManualTimer};
+pub use plan::{DeadlinePlan, HostCaps, Park, Resolved, WINDOW_MAX, WaitPlan};
+pub use port::{CompletionPort, WaitReport, run_inline, wait, yield_now};
+pub use queue::{OnThread, ParkWord, Queue, QueuePort};
+pub use reactor::{Alarmed, Idle, LineSet, Outside, Reactor, Ready, SharedLine, Turn, WatchedLine};
+pub use time::{Clock, DurNs, MonoNs, Timer};

@@ -1,0 +1,207 @@
+//! Level 1: one wait for one piece of a queue's work.
+//!
+//! Upholds invariants 2 (only the port's status ends a wait with `Ok`) and 3 (every park is bounded,
+//! every silent word is asked about each backstop).
+
+use crate::{Clock, DurNs, MonoNs, Outcome, Park, Timer, WaitPlan};
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
+
+/// One piece of a queue's work, as a wait sees it. Duties of an implementer:
+///
+/// 1. `query`, `block` and `poll` say done only when the device's own status does, however the word
+///    reads;
+/// 2. `query` and `arm` answer at once; `park` returns within its bound;
+/// 3. a lost device, a refused store or a hang is an error, from then on, of every call;
+/// 4. `arm` stores a number behind the work that `query` asks about, and at most once.
+#[allow(async_fn_in_trait)] // Level 1 serves one thread; a Send bound would exclude it.
+pub trait CompletionPort {
+    /// What can go wrong with the device.
+    type Error;
+
+    /// Whether the work is done, at once.
+    ///
+    /// # Errors
+    ///
+    /// The port's own.
+    fn query(&mut self) -> Result<bool, Self::Error>;
+
+    /// The vendor's blocking wait.
+    ///
+    /// # Errors
+    ///
+    /// The port's own.
+    async fn block(&mut self) -> Result<(), Self::Error>;
+
+    /// Queries until the work is done.
+    ///
+    /// # Errors
+    ///
+    /// The port's own.
+    async fn poll(&mut self) -> Result<(), Self::Error>;
+
+    /// Stores the next number behind the work.
+    ///
+    /// # Errors
+    ///
+    /// The port's own.
+    fn arm(&mut self) -> Result<(), Self::Error>;
+
+    /// Watches the word for at most `bound`: whether it reached its number.
+    ///
+    /// # Errors
+    ///
+    /// The port's own.
+    async fn park(&mut self, bound: DurNs) -> Result<bool, Self::Error>;
+}
+
+/// What one wait did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitReport {
+    /// How it ended, for the estimator.
+    pub outcome: Outcome,
+    /// Time spent in the sleep to the predicted completion.
+    pub slept_ns: u64,
+    /// Time spent parked on the word.
+    pub parked_ns: u64,
+    /// How many sleeps: 0 or 1.
+    pub sleeps: u32,
+    /// How many parks.
+    pub parks: u32,
+    /// How often `wait` itself asked the status; a port's own polling is not in it.
+    pub queries: u32,
+}
+
+/// Waits for one piece of work as the plan says, sleeping `sleep_ns` first if it isn't done.
+///
+/// `Block` is the port's blocking wait and nothing else. Otherwise the status is asked first: done is
+/// [`Outcome::Immediate`]. A flag plan then arms. After the sleep, if any, done is
+/// [`Outcome::Late`]. Then `QueryPoll` polls to done, and `FlagWait` parks in bounds of `park_ns`,
+/// asks the status every `backstop_ns`, and when the word says done polls the status to done:
+/// [`Outcome::Exact`].
+///
+/// # Errors
+///
+/// The port's error, unchanged, from whichever call met it.
+pub async fn wait<P, C, T>(
+    plan: &WaitPlan,
+    sleep_ns: Option<u64>,
+    port: &mut P,
+    clock: &C,
+    timer: &T,
+) -> Result<WaitReport, P::Error>
+where
+    P: CompletionPort,
+    C: Clock,
+    T: Timer,
+{
+    let start = clock.monotonic_ns();
+    let since_start = || clock.monotonic_ns().since(start).0;
+    let mut report = WaitReport {
+        outcome: Outcome::Exact { residual_ns: 0 },
+        slept_ns: 0,
+        parked_ns: 0,
+        sleeps: 0,
+        parks: 0,
+        queries: 0,
+    };
+    if plan.park == Park::Block {
+        port.block().await?;
+        report.outcome = Outcome::Exact { residual_ns: since_start() };
+        return Ok(report);
+    }
+    report.queries += 1;
+    if port.query()? {
+        report.outcome = Outcome::Immediate { residual_ns: since_start() };
+        return Ok(report);
+    }
+    if let Park::FlagWait { .. } = plan.park {
+        port.arm()?;
+    }
+    if let Some(sleep_ns) = sleep_ns {
+        let before = clock.monotonic_ns();
+        timer.sleep_until(start + DurNs(sleep_ns)).await;
+        report.sleeps += 1;
+        report.slept_ns = clock.monotonic_ns().since(before).0;
+        report.queries += 1;
+        if port.query()? {
+            report.outcome = Outcome::Late { woke_ns: since_start() };
+            return Ok(report);
+        }
+    }
+    if let Park::FlagWait { park_ns, backstop_ns } = plan.park {
+        watch(DurNs(park_ns), DurNs(backstop_ns), port, clock, &mut report).await?;
+    } else {
+        port.poll().await?;
+    }
+    report.outcome = Outcome::Exact { residual_ns: since_start() };
+    Ok(report)
+}
+
+/// Parks on the word, asks the status each backstop, and returns once the status said done.
+async fn watch<P: CompletionPort, C: Clock>(
+    park: DurNs,
+    backstop: DurNs,
+    port: &mut P,
+    clock: &C,
+    report: &mut WaitReport,
+) -> Result<(), P::Error> {
+    let mut now = clock.monotonic_ns();
+    let mut ask_at = now + backstop;
+    loop {
+        let bound = park.min(ask_at.since(now));
+        let seen = port.park(bound).await?;
+        let after = clock.monotonic_ns();
+        report.parks += 1;
+        report.parked_ns += after.since(now).0;
+        now = after;
+        if seen {
+            // Invariant 2: the word is a hint, the status decides.
+            return port.poll().await;
+        }
+        if now >= ask_at {
+            report.queries += 1;
+            if port.query()? {
+                return Ok(());
+            }
+            ask_at = now + backstop;
+        }
+    }
+}
+
+/// Drives a future on the calling thread with no executor: polls it until it is ready.
+///
+/// For waits whose port, clock and timer do their own idling on this thread. A future that needs to
+/// be woken from elsewhere is polled in a spin.
+pub fn run_inline<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// Lets the other ready tasks run once.
+pub fn yield_now() -> impl Future<Output = ()> {
+    struct Yield(bool);
+    impl Future for Yield {
+        type Output = ();
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            if core::mem::replace(&mut self.0, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+    Yield(false)
+}
+
+/// Whether a deadline has passed; no deadline never does.
+pub(crate) fn past(deadline: Option<MonoNs>, now: MonoNs) -> bool {
+    deadline.is_some_and(|at| now >= at)
+}

@@ -1,0 +1,324 @@
+//! Line groups: the waiters of each slot of each line, in target order.
+//!
+//! A pass loads each occupied slot's word once and compares it with the smallest pending target, so
+//! its cost follows the occupied lines and not the waiting tasks. Lines whose stores ring a doorbell
+//! are looked at only when their group's doorbell word changed.
+
+use super::timers::TimerKey;
+use super::watch::LineRef;
+use crate::{Bell, CompletionLine, LINE_WORDS, Slot};
+use alloc::vec::Vec;
+use core::task::Waker;
+
+const NONE: u32 = u32::MAX;
+/// Doorbell words that devices ring; the eighth is the host's.
+const GROUPS: usize = LINE_WORDS - 1;
+
+/// Names one waiter; a key of a waiter that fired or was forgotten names nothing, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaiterKey {
+    waiter: u32,
+    generation: u32,
+}
+
+/// What a waiter leaves behind when it goes: the caller wakes, drops and cancels, once it has let go
+/// of the tables.
+pub(super) struct Left<'l> {
+    pub(super) waker: Waker,
+    pub(super) bound: Option<TimerKey>,
+    /// A shared line whose last waiter this was.
+    pub(super) line: Option<LineRef<'l>>,
+}
+
+pub(super) struct Lines<'l> {
+    lines: Vec<Line<'l>>,
+    /// Entries of shared lines that went.
+    vacant: Vec<u32>,
+    /// Addresses of known lines, sorted. A borrowed line stays known, for its memory lives as long
+    /// as `'l`; a shared one is let go with its last waiter.
+    by_address: Vec<(usize, u32)>,
+    waiters: Vec<Waiter<'l>>,
+    free: u32,
+    count: usize,
+    /// Occupied lines by doorbell group; the last list is of those that ring none.
+    occupied: [Vec<u32>; GROUPS + 1],
+    /// What each doorbell word was when its group was last looked at.
+    seen: [u64; GROUPS],
+}
+
+const NO_BELL: usize = GROUPS;
+
+struct Line<'l> {
+    /// `None` in a vacant entry.
+    line: Option<LineRef<'l>>,
+    /// The smallest pending target of each slot, `u64::MAX` where there is none.
+    least: [u64; LINE_WORDS],
+    head: [u32; LINE_WORDS],
+    tail: [u32; LINE_WORDS],
+    /// A bit for each slot with waiters.
+    slots: u8,
+    group: u8,
+    /// Its place in the group's list of occupied lines.
+    place: u32,
+}
+
+struct Waiter<'l> {
+    left: Option<Left<'l>>,
+    target: u64,
+    generation: u32,
+    line: u32,
+    slot: u8,
+    prev: u32,
+    /// The next waiter of the slot, or the next free one.
+    next: u32,
+}
+
+impl<'l> Lines<'l> {
+    pub(super) const fn new() -> Self {
+        Self {
+            lines: Vec::new(),
+            vacant: Vec::new(),
+            by_address: Vec::new(),
+            waiters: Vec::new(),
+            free: NONE,
+            count: 0,
+            occupied: [const { Vec::new() }; GROUPS + 1],
+            seen: [0; GROUPS],
+        }
+    }
+
+    /// Waiters registered.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Says that every store to `line` is followed by a ring of the doorbell's word `group`.
+    pub(super) fn bind(&mut self, line: &'l CompletionLine, group: usize) {
+        let id = self.line_id(&LineRef::Borrowed(line));
+        let occupied = self.lines[id as usize].slots != 0;
+        if occupied {
+            self.leave_group(id);
+        }
+        self.lines[id as usize].group = group as u8;
+        if occupied {
+            self.enter_group(id);
+        }
+    }
+
+    pub(super) fn register(
+        &mut self,
+        line: &LineRef<'l>,
+        slot: Slot,
+        target: u64,
+        waker: Waker,
+    ) -> WaiterKey {
+        let line = self.line_id(line);
+        let slot = slot.index();
+        let left = Some(Left { waker, bound: None, line: None });
+        let mut waiter =
+            Waiter { left, target, generation: 0, line, slot: slot as u8, prev: NONE, next: NONE };
+        let id = match self.free {
+            NONE => {
+                self.waiters.push(waiter);
+                self.waiters.len() as u32 - 1
+            }
+            id => {
+                let place = &mut self.waiters[id as usize];
+                self.free = place.next;
+                waiter.generation = place.generation;
+                *place = waiter;
+                id
+            }
+        };
+        self.count += 1;
+        self.link(id, line, slot, target);
+        WaiterKey { waiter: id, generation: self.waiters[id as usize].generation }
+    }
+
+    /// The waker and the bound of a registered waiter.
+    pub(super) fn get_mut(&mut self, key: WaiterKey) -> Option<&mut Left<'l>> {
+        let waiter = self.waiters.get_mut(key.waiter as usize)?;
+        if waiter.generation != key.generation { None } else { waiter.left.as_mut() }
+    }
+
+    /// Takes a registered waiter out.
+    pub(super) fn forget(&mut self, key: WaiterKey) -> Option<Left<'l>> {
+        self.get_mut(key)?;
+        Some(self.unlink(key.waiter))
+    }
+
+    /// One pass: hands over every waiter whose word has reached its target, each slot's in target
+    /// order. With `all`, groups whose doorbell is silent are looked at too (invariant 3: a lost
+    /// ring costs at most one park).
+    pub(super) fn scan(
+        &mut self,
+        bell: &CompletionLine,
+        all: bool,
+        fired: &mut impl FnMut(Left<'l>),
+    ) {
+        for group in 0..GROUPS {
+            if self.occupied[group].is_empty() {
+                continue;
+            }
+            // The ring comes behind the store, so a word that was stored before this ring is seen.
+            let rung = bell.load(Slot::ALL[group]);
+            if all || rung != self.seen[group] {
+                self.seen[group] = rung;
+                self.scan_group(group, fired);
+            }
+        }
+        self.scan_group(NO_BELL, fired);
+    }
+
+    fn scan_group(&mut self, group: usize, fired: &mut impl FnMut(Left<'l>)) {
+        // Backwards: a line that empties is replaced by one that was already looked at.
+        for place in (0..self.occupied[group].len()).rev() {
+            let id = self.occupied[group][place] as usize;
+            let mut slots = self.lines[id].slots;
+            while slots != 0 {
+                let slot = slots.trailing_zeros() as usize;
+                slots &= slots - 1;
+                let Some(line) = &self.lines[id].line else { break };
+                // Acquire, in `load` (invariant 1).
+                let word = line.get().load(Slot::ALL[slot]);
+                while self.lines[id].head[slot] != NONE && self.lines[id].least[slot] <= word {
+                    fired(self.unlink(self.lines[id].head[slot]));
+                }
+            }
+        }
+    }
+
+    /// What a park must watch: the occupied lines that ring no doorbell, and whether any line does.
+    pub(super) fn watched(&self, into: &mut Vec<super::WatchedLine<'l>>) -> bool {
+        into.extend(self.occupied[NO_BELL].iter().filter_map(|&id| {
+            let Line { line, slots, least, .. } = &self.lines[id as usize];
+            line.clone().map(|line| super::WatchedLine::reaching(line, *slots, *least))
+        }));
+        self.occupied[..GROUPS].iter().any(|group| !group.is_empty())
+    }
+
+    /// The doorbell words as the groups were last looked at.
+    pub(super) fn seen(&self) -> [u64; GROUPS] {
+        self.seen
+    }
+
+    fn line_id(&mut self, line: &LineRef<'l>) -> u32 {
+        let address = core::ptr::from_ref(line.get()).addr();
+        match self.by_address.binary_search_by_key(&address, |&(at, _)| at) {
+            Ok(index) => self.by_address[index].1,
+            Err(index) => {
+                let entry = Line {
+                    line: Some(line.clone()),
+                    least: [u64::MAX; LINE_WORDS],
+                    head: [NONE; LINE_WORDS],
+                    tail: [NONE; LINE_WORDS],
+                    slots: 0,
+                    group: NO_BELL as u8,
+                    place: 0,
+                };
+                let id = match self.vacant.pop() {
+                    Some(id) => {
+                        self.lines[id as usize] = entry;
+                        id
+                    }
+                    None => {
+                        self.lines.push(entry);
+                        self.lines.len() as u32 - 1
+                    }
+                };
+                self.by_address.insert(index, (address, id));
+                id
+            }
+        }
+    }
+
+    /// Lets go of a shared line that has no waiter left, which the caller drops.
+    fn vacate(&mut self, id: u32) -> Option<LineRef<'l>> {
+        let entry = &mut self.lines[id as usize];
+        let line = entry.line.take_if(|line| matches!(line, LineRef::Shared(_)))?;
+        let address = core::ptr::from_ref(line.get()).addr();
+        if let Ok(index) = self.by_address.binary_search_by_key(&address, |&(at, _)| at) {
+            self.by_address.remove(index);
+        }
+        self.vacant.push(id);
+        Some(line)
+    }
+
+    /// Puts a waiter behind the last one of its slot whose target is no larger: numbers grow, so
+    /// that is nearly always the tail.
+    fn link(&mut self, id: u32, line: u32, slot: usize, target: u64) {
+        let mut prev = self.lines[line as usize].tail[slot];
+        while prev != NONE && self.waiters[prev as usize].target > target {
+            prev = self.waiters[prev as usize].prev;
+        }
+        let entry = &mut self.lines[line as usize];
+        let next = match prev {
+            NONE => core::mem::replace(&mut entry.head[slot], id),
+            _ => core::mem::replace(&mut self.waiters[prev as usize].next, id),
+        };
+        if prev == NONE {
+            entry.least[slot] = target;
+        }
+        match next {
+            NONE => entry.tail[slot] = id,
+            _ => self.waiters[next as usize].prev = id,
+        }
+        let first = entry.slots == 0;
+        entry.slots |= 1 << slot;
+        let waiter = &mut self.waiters[id as usize];
+        (waiter.prev, waiter.next) = (prev, next);
+        if first {
+            self.enter_group(line);
+        }
+    }
+
+    fn unlink(&mut self, id: u32) -> Left<'l> {
+        let waiter = &mut self.waiters[id as usize];
+        let mut left = waiter.left.take().expect("a linked waiter has its waker");
+        let (line, slot) = (waiter.line, usize::from(waiter.slot));
+        let (prev, next) = (waiter.prev, waiter.next);
+        waiter.generation = waiter.generation.wrapping_add(1);
+        waiter.next = core::mem::replace(&mut self.free, id);
+        self.count -= 1;
+        match next {
+            NONE => self.lines[line as usize].tail[slot] = prev,
+            _ => self.waiters[next as usize].prev = prev,
+        }
+        match prev {
+            NONE => {
+                let least =
+                    if next == NONE { u64::MAX } else { self.waiters[next as usize].target };
+                let entry = &mut self.lines[line as usize];
+                (entry.head[slot], entry.least[slot]) = (next, least);
+                if next == NONE {
+                    entry.slots &= !(1 << slot);
+                    if entry.slots == 0 {
+                        self.leave_group(line);
+                        left.line = self.vacate(line);
+                    }
+                }
+            }
+            _ => self.waiters[prev as usize].next = next,
+        }
+        left
+    }
+
+    fn enter_group(&mut self, id: u32) {
+        let line = &mut self.lines[id as usize];
+        let group = &mut self.occupied[usize::from(line.group)];
+        line.place = group.len() as u32;
+        group.push(id);
+    }
+
+    fn leave_group(&mut self, id: u32) {
+        let Line { group, place, .. } = &self.lines[id as usize];
+        let (group, place) = (*group, *place);
+        let group = &mut self.occupied[usize::from(group)];
+        group.swap_remove(place as usize);
+        if let Some(&moved) = group.get(place as usize) {
+            self.lines[moved as usize].place = place;
+        }
+    }
+}
+
+const _: () = assert!(Bell::HOST.index() == GROUPS);

@@ -1,0 +1,425 @@
+//! Level 2: many waits and timers on one thread.
+//!
+//! A turn fires what is due, and idles only when nothing was. Upholds invariants 3 (every park is
+//! bounded), 4 (registered, then looked at again, then idle), 5 (no table is borrowed while a waker
+//! runs or the thread idles) and 11 (no allocation once warm).
+
+mod lines;
+mod timers;
+mod watch;
+
+pub use watch::{Idle, LineSet, SharedLine, WatchedLine};
+
+use crate::{
+    Bell, Clock, CompletionLine, DurNs, LINE_WORDS, MemoryDescriptor, MonoNs, Result, Slot, Timer,
+    error, reached,
+};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use lines::{Left, Lines, WaiterKey};
+use timers::{TimerKey, Timers};
+use watch::LineRef;
+
+/// What one turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Turn {
+    /// Something was due, and was woken.
+    Woke,
+    /// Only timers were registered: slept until the earliest, or until another thread's wake.
+    Slept,
+    /// Parked on the lines, until a store, another thread's wake, or the bound.
+    Parked,
+}
+
+/// Watches completion words and timers for the tasks of one thread.
+///
+/// ```
+/// use gpu_async_reactor_core::*;
+/// let line = CompletionLine::new();
+/// let clock = ManualClock::new();
+/// let reactor = Reactor::new(clock.handle());
+/// let mut executor = DynExecutor::new();
+/// executor.spawn_dyn(async {
+///     let work = MemoryDescriptor::new(&line, Slot::ALL[0], 1);
+///     assert!(!reactor.ready(work, Some(MonoNs(500))).await); // nothing was stored in time
+///     line.store(Slot::ALL[0], 1);
+///     assert!(reactor.ready(work, None).await);
+/// });
+/// executor.run(&reactor, &mut ManualIdle::new(clock), DurNs(100))?;
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Reactor<'l, C> {
+    clock: C,
+    bell: Arc<Bell>,
+    tables: RefCell<Tables<'l>>,
+    /// The host's wake word as it was at the end of the last turn.
+    rung: Cell<u64>,
+    /// A park timed out: the next pass looks at every group, whatever its doorbell says.
+    look_at_all: Cell<bool>,
+    outside: Cell<usize>,
+    // Kept between passes so that neither allocates (invariant 11).
+    due: Cell<Vec<Fired<'l>>>,
+    watched: Cell<Vec<WatchedLine<'l>>>,
+}
+
+struct Tables<'l> {
+    lines: Lines<'l>,
+    timers: Timers<Due>,
+    alarms: usize,
+}
+
+/// A waker to wake, and a shared line to let go, once the tables are released.
+type Fired<'l> = (Waker, Option<LineRef<'l>>);
+
+enum Due {
+    Alarm(Waker),
+    Bound(WaiterKey),
+}
+
+impl<'l, C: Clock> Reactor<'l, C> {
+    /// A reactor with nothing registered and a doorbell in ordinary memory.
+    pub fn new(clock: C) -> Self {
+        Self::with_bell(clock, Arc::new(Bell::new()))
+    }
+
+    /// A reactor over a doorbell that a device can ring.
+    pub fn with_bell(clock: C, bell: Arc<Bell>) -> Self {
+        let rung = Cell::new(bell.line().load(Bell::HOST));
+        let tables = Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0 };
+        Self {
+            clock,
+            bell,
+            tables: RefCell::new(tables),
+            rung,
+            look_at_all: Cell::new(false),
+            outside: Cell::new(0),
+            due: Cell::default(),
+            watched: Cell::default(),
+        }
+    }
+
+    /// The clock that deadlines are read against.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The doorbell: rung from any thread, it ends a park.
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// Says that every store to `line` is followed by a ring of the doorbell's word `group`, so that
+    /// the line is looked at only then, and a park on the doorbell watches it.
+    ///
+    /// A ring that gets lost costs one park bound.
+    ///
+    /// # Errors
+    ///
+    /// `DoorbellSlot` for slot 7, which is the host's.
+    pub fn bind(&self, line: &'l CompletionLine, group: Slot) -> Result<()> {
+        if group == Bell::HOST {
+            return Err(error!(DoorbellSlot, group.index()));
+        }
+        self.tables.borrow_mut().lines.bind(line, group.index());
+        self.look_at_all.set(true);
+        Ok(())
+    }
+
+    /// Resolves `true` when the word has reached its target, `false` when the clock reads `until`
+    /// first. When both hold, completion wins.
+    pub fn ready(&self, work: MemoryDescriptor<'l>, until: Option<MonoNs>) -> Ready<'_, 'l, C> {
+        let line = LineRef::Borrowed(work.line());
+        Ready { reactor: self, line, slot: work.slot(), target: work.target(), until, key: None }
+    }
+
+    /// As [`ready`](Reactor::ready), over a line that the future and its registration keep alive.
+    pub fn ready_shared(
+        &self,
+        line: SharedLine,
+        slot: Slot,
+        target: u64,
+        until: Option<MonoNs>,
+    ) -> Ready<'_, 'l, C> {
+        Ready { reactor: self, line: LineRef::Shared(line), slot, target, until, key: None }
+    }
+
+    /// Resolves when the clock reads `at`.
+    pub fn alarm(&self, at: MonoNs) -> Alarmed<'_, 'l, C> {
+        Alarmed { reactor: self, at, key: None }
+    }
+
+    /// A promise that something outside, such as another thread, will wake a task: while it lives,
+    /// a turn with nothing registered parks on the doorbell and doesn't stall.
+    pub fn outside(&self) -> Outside<'_> {
+        self.outside.set(self.outside.get() + 1);
+        Outside { count: &self.outside }
+    }
+
+    /// Registered descriptors and timers. A descriptor's bound is no timer of its own.
+    pub fn pending(&self) -> (usize, usize) {
+        let tables = self.tables.borrow();
+        (tables.lines.len(), tables.alarms)
+    }
+
+    /// Wakes what is due, without idling: whether there was anything.
+    pub fn fire(&self) -> bool {
+        let mut due = self.due.take();
+        let timed = {
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
+            let all = self.look_at_all.take();
+            lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
+                if let Some(bound) = bound {
+                    timers.cancel(bound);
+                }
+                due.push((waker, line));
+            });
+            timers.len() > 0
+        };
+        if timed {
+            // Read with nothing borrowed, and not at all while nothing is timed.
+            let now = self.clock.monotonic_ns();
+            let Tables { lines, timers, alarms } = &mut *self.tables.borrow_mut();
+            while let Some(timer) = timers.pop_due(now) {
+                match timer {
+                    Due::Alarm(waker) => {
+                        *alarms -= 1;
+                        due.push((waker, None));
+                    }
+                    Due::Bound(key) => {
+                        due.extend(lines.forget(key).map(|left| (left.waker, left.line)));
+                    }
+                }
+            }
+        }
+        let woke = !due.is_empty();
+        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
+        due.drain(..).for_each(|(waker, _line)| waker.wake());
+        self.due.set(due);
+        woke
+    }
+
+    /// One turn: wakes what is due, or else idles once.
+    ///
+    /// Something due: woken, [`Turn::Woke`]. No descriptor: sleeps to the earliest timer, or with
+    /// none until the promised outside wake, [`Turn::Slept`]. Otherwise parks, for at most `park_bound` and to the earliest deadline at the latest,
+    /// [`Turn::Parked`].
+    ///
+    /// # Errors
+    ///
+    /// `Stalled`, naming `tasks_left`, when nothing is registered.
+    pub fn turn<I: Idle>(
+        &self,
+        idle: &mut I,
+        park_bound: DurNs,
+        tasks_left: usize,
+    ) -> Result<Turn> {
+        if self.fire() {
+            return Ok(Turn::Woke);
+        }
+        let (waiting, next) = {
+            let tables = self.tables.borrow();
+            (tables.lines.len() > 0, tables.timers.next())
+        };
+        let outside = self.outside.get() > 0;
+        if !waiting && !outside && next.is_none() {
+            return Err(error!(Stalled, tasks_left));
+        }
+        // Invariant 4: what ends a sleep in the kernel is in place before the words are looked at
+        // for the last time, which a park does first.
+        let unparkable = idle.unparker().map(|unparker| self.bell.register(unparker)).is_some();
+        let turn = if waiting || (outside && !unparkable) {
+            let now = self.clock.monotonic_ns();
+            let bound = next.map_or(park_bound, |at| park_bound.min(at.since(now)));
+            self.park(idle, bound);
+            Turn::Parked
+        } else {
+            // Invariant 12: nothing to watch, so nothing is spent until a timer or a ring.
+            if self.bell.line().load(Bell::HOST) == self.rung.get() {
+                idle.sleep_until(next.unwrap_or(MonoNs::MAX));
+            }
+            Turn::Slept
+        };
+        // Only here: a ring during the turn, before the park included, has to end that park. What
+        // the ringer did before is seen by whoever looks after this turn.
+        self.rung.set(self.bell.line().load(Bell::HOST));
+        Ok(turn)
+    }
+
+    /// Parks with nothing borrowed, on a copy of what is watched (invariant 5).
+    fn park<I: Idle>(&self, idle: &mut I, bound: DurNs) {
+        let mut watched = self.watched.take();
+        let (rings, seen) = {
+            let lines = &self.tables.borrow().lines;
+            (lines.watched(&mut watched), lines.seen())
+        };
+        // With no other handle nobody can ring, unless a device does.
+        let bell = (rings || Arc::strong_count(&self.bell) > 1).then(|| {
+            let mut words = [self.rung.get(); LINE_WORDS];
+            words[..seen.len()].copy_from_slice(&seen);
+            WatchedLine::changing(self.bell.line(), words)
+        });
+        if !idle.park_lines(&LineSet::with_bell(&watched, bell), bound) {
+            self.look_at_all.set(rings);
+        }
+        watched.clear(); // lets go of shared lines, with nothing borrowed
+        self.watched.set(watched);
+    }
+}
+
+impl<C: Clock> Clock for Reactor<'_, C> {
+    fn monotonic_ns(&self) -> MonoNs {
+        self.clock.monotonic_ns()
+    }
+}
+
+impl<C: Clock> Timer for Reactor<'_, C> {
+    async fn sleep_until(&self, at: MonoNs) {
+        self.alarm(at).await;
+    }
+}
+
+impl<C> fmt::Debug for Reactor<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = self.tables.borrow();
+        f.debug_struct("Reactor")
+            .field("descriptors", &tables.lines.len())
+            .field("timers", &tables.alarms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A future of [`Reactor::ready`]. Dropping it forgets its registration.
+#[must_use = "futures do nothing unless polled"]
+pub struct Ready<'r, 'l, C: Clock> {
+    reactor: &'r Reactor<'l, C>,
+    line: LineRef<'l>,
+    slot: Slot,
+    target: u64,
+    until: Option<MonoNs>,
+    key: Option<WaiterKey>,
+}
+
+impl<C: Clock> Ready<'_, '_, C> {
+    fn forget(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        let left = {
+            let Tables { lines, timers, .. } = &mut *self.reactor.tables.borrow_mut();
+            let left = lines.forget(key);
+            if let Some(bound) = left.as_ref().and_then(|left| left.bound) {
+                timers.cancel(bound);
+            }
+            left
+        };
+        drop(left); // a waker's or a line's drop may run user code (invariant 5)
+    }
+}
+
+impl<C: Clock> Future for Ready<'_, '_, C> {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let this = &mut *self;
+        if reached(this.line.get(), this.slot, this.target) {
+            this.forget();
+            return Poll::Ready(true);
+        }
+        if this.until.is_some_and(|at| this.reactor.clock.monotonic_ns() >= at) {
+            this.forget();
+            return Poll::Ready(false);
+        }
+        let waker = cx.waker().clone();
+        let old = {
+            let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
+            match this.key.and_then(|key| lines.get_mut(key)) {
+                Some(left) => Some(core::mem::replace(&mut left.waker, waker)),
+                None => {
+                    let key = lines.register(&this.line, this.slot, this.target, waker);
+                    if let (Some(at), Some(left)) = (this.until, lines.get_mut(key)) {
+                        left.bound = Some(timers.insert(at, Due::Bound(key)));
+                    }
+                    this.key = Some(key);
+                    None
+                }
+            }
+        };
+        drop(old); // a waker's drop may run user code (invariant 5)
+        Poll::Pending
+    }
+}
+
+impl<C: Clock> Drop for Ready<'_, '_, C> {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+/// A future of [`Reactor::alarm`]. Dropping it forgets its registration.
+#[must_use = "futures do nothing unless polled"]
+pub struct Alarmed<'r, 'l, C: Clock> {
+    reactor: &'r Reactor<'l, C>,
+    at: MonoNs,
+    key: Option<TimerKey>,
+}
+
+impl<C: Clock> Alarmed<'_, '_, C> {
+    fn forget(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        let due = {
+            let Tables { timers, alarms, .. } = &mut *self.reactor.tables.borrow_mut();
+            let due = timers.cancel(key);
+            *alarms -= usize::from(due.is_some());
+            due
+        };
+        drop(due);
+    }
+}
+
+impl<C: Clock> Future for Alarmed<'_, '_, C> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.reactor.clock.monotonic_ns() >= this.at {
+            this.forget();
+            return Poll::Ready(());
+        }
+        let waker = cx.waker().clone();
+        let old = {
+            let Tables { timers, alarms, .. } = &mut *this.reactor.tables.borrow_mut();
+            match this.key.and_then(|key| timers.get_mut(key)) {
+                Some(due) => Some(core::mem::replace(due, Due::Alarm(waker))),
+                None => {
+                    *alarms += 1;
+                    this.key = Some(timers.insert(this.at, Due::Alarm(waker)));
+                    None
+                }
+            }
+        };
+        drop(old); // a waker's drop may run user code (invariant 5)
+        Poll::Pending
+    }
+}
+
+impl<C: Clock> Drop for Alarmed<'_, '_, C> {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+/// A promise of [`Reactor::outside`], kept until it is dropped.
+#[derive(Debug)]
+#[must_use = "the promise ends when this is dropped"]
+pub struct Outside<'r> {
+    count: &'r Cell<usize>,
+}
+
+impl Drop for Outside<'_> {
+    fn drop(&mut self) {
+        self.count.set(self.count.get() - 1);
+    }
+}
