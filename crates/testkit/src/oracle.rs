@@ -73,7 +73,9 @@ impl LinearScan {
     /// Polls a future: its output, or `None` and it is registered.
     pub fn poll(&mut self, id: usize, wanted: Wanted) -> Option<bool> {
         let output = match wanted {
-            Wanted::Word { line, slot, target, .. } if self.words[line][slot] >= target => Some(true),
+            Wanted::Word { line, slot, target, .. } if self.words[line][slot] >= target => {
+                Some(true)
+            }
             Wanted::Word { until, .. } => until.is_some_and(|at| self.now >= at).then_some(false),
             Wanted::Time { at } => (self.now >= at).then_some(true),
         };
@@ -105,7 +107,8 @@ impl LinearScan {
 
     /// Registered words and times.
     pub fn pending(&self) -> (usize, usize) {
-        let words = self.registered.iter().filter(|(_, w)| matches!(w, Wanted::Word { .. })).count();
+        let words =
+            self.registered.iter().filter(|(_, w)| matches!(w, Wanted::Word { .. })).count();
         (words, self.registered.len() - words)
     }
 

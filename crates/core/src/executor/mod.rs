@@ -43,7 +43,7 @@ pub struct RunStats {
 /// let mut executor = Executor::new();
 /// for ms in [2, 1] {
 ///     let reactor = &reactor;
-///     let _ = executor.spawn(async move { reactor.alarm(MonoNs(ms * 1_000_000)).await });
+///     executor.spawn(async move { reactor.alarm(MonoNs(ms * 1_000_000)).await });
 /// }
 /// let stats = executor.run(&reactor, &mut ManualIdle::new(clock), DurNs::from_us(100))?;
 /// assert_eq!((stats.polls, stats.slept), (4, 2));

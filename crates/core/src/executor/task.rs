@@ -235,7 +235,6 @@ pub(super) struct Joined(Arc<Header>);
 /// Resolves when its task has ended, with what the task gave.
 ///
 /// Dropping it detaches the task, which goes on. One task at a time awaits a handle.
-#[must_use = "dropping a handle detaches its task; say so with `drop` or `let _ =`"]
 pub struct JoinHandle<T = ()> {
     task: Joined,
     output: Output<T>,
