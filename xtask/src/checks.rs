@@ -1,0 +1,131 @@
+//! The checks, each a few commands.
+
+use crate::run::{Outcome, cargo, is_there, must, output};
+use std::path::Path;
+use std::process::Command;
+
+const FEATURES: &[&str] = &["", "std", "sim", "vulkan", "wordwait"];
+
+pub(crate) fn fmt() -> Outcome {
+    let probe = "crates/core/no_std_probe/Cargo.toml";
+    must(&mut cargo(&["fmt", "--all", "--check"]))
+        .and_then(|()| must(&mut cargo(&["fmt", "--manifest-path", probe, "--check"])))
+        .into()
+}
+
+pub(crate) fn clippy() -> Outcome {
+    let args = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    must(&mut cargo(&args)).into()
+}
+
+pub(crate) fn features() -> Outcome {
+    FEATURES
+        .iter()
+        .try_for_each(|feature| {
+            let args = ["check", "--quiet", "-p", "gpu-async-reactor", "--no-default-features"];
+            must(cargo(&args).args(["--features", feature]))
+        })
+        .into()
+}
+
+pub(crate) fn docs() -> Outcome {
+    let args = ["doc", "--workspace", "--all-features", "--no-deps"];
+    must(cargo(&args).env("RUSTDOCFLAGS", "-D warnings")).into()
+}
+
+/// Every relative link of every tracked Markdown file leads to a tracked file or folder.
+pub(crate) fn links() -> Outcome {
+    let check = || -> Result<(), String> {
+        let files = output(Command::new("git").args(["ls-files", "*.md"]))?;
+        let mut broken = Vec::new();
+        for file in files.lines() {
+            let text = std::fs::read_to_string(file).map_err(|e| format!("reading {file}: {e}"))?;
+            let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+            for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let path = target.split('#').next().unwrap_or("");
+                let outside = target.contains("://") || path.is_empty();
+                if !outside && !folder.join(path).exists() {
+                    broken.push(format!("{file}: {target}"));
+                }
+            }
+        }
+        if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
+    };
+    check().into()
+}
+
+/// Builds the probe, which defines its own panic handler and so can't be linked beside a standard
+/// library, and runs it from a C program. With a bare-metal target at hand, checks that too.
+pub(crate) fn no_std() -> Outcome {
+    let check = || -> Result<(), String> {
+        let (folder, target) = ("crates/core/no_std_probe", "target/no_std");
+        let manifest = format!("{folder}/Cargo.toml");
+        let args = ["build", "--quiet", "--locked", "--manifest-path", &manifest];
+        must(cargo(&args).args(["--target-dir", target]))?;
+        let (library, program) =
+            (format!("{target}/debug/libno_std_probe.a"), format!("{target}/probe"));
+        let main = format!("{folder}/main.c");
+        must(Command::new("cc").args([&main, &library, "-o", &program]))?;
+        must(&mut Command::new(program))?;
+        let installed = output(Command::new("rustup").args(["target", "list", "--installed"]))
+            .unwrap_or_default();
+        match installed.lines().find(|target| target.contains("-none")) {
+            Some(target) => {
+                must(&mut cargo(&["check", "-p", "gpu-async-reactor-core", "--target", target]))
+            }
+            None => {
+                println!("SKIPPED no-std on bare metal: no such target is installed");
+                Ok(())
+            }
+        }
+    };
+    check().into()
+}
+
+pub(crate) fn loom() -> Outcome {
+    let args = ["test", "--quiet", "-p", "gpu-async-reactor-core", "--lib", "--release"];
+    let mut command = cargo(&args);
+    command.args(["--target-dir", "target/loom", "loom"]);
+    command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+    must(&mut command).into()
+}
+
+pub(crate) fn msrv() -> Outcome {
+    let manifest = std::fs::read_to_string("Cargo.toml").unwrap_or_default();
+    let version = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+        .unwrap_or("?");
+    let toolchain = format!("+{version}");
+    if !is_there("cargo", &[&toolchain, "--version"]) {
+        return Outcome::Skipped(format!("Rust {version} is not installed"));
+    }
+    must(Command::new("cargo").args([&toolchain, "check", "--workspace", "--all-features"])).into()
+}
+
+pub(crate) fn deny() -> Outcome {
+    if !is_there("cargo", &["deny", "--version"]) {
+        return Outcome::Skipped("cargo-deny is not installed".into());
+    }
+    must(&mut cargo(&["deny", "check", "bans", "licenses", "sources"])).into()
+}
+
+pub(crate) fn examples() -> Outcome {
+    let run = |name, features| {
+        let args = ["run", "--quiet", "-p", "gpu-async-reactor", "--example", name];
+        output(cargo(&args).args(["--features", features])).map(|text| print!("{text}"))
+    };
+    run("fill_executor", "std").and_then(|()| run("vulkan_wait", "std,vulkan")).into()
+}
+
+/// The main job as README starts it, on the best device and on the simulated one.
+pub(crate) fn main_job() -> Outcome {
+    let report = "target/gpu-reactor-report.html";
+    let job = |device: &[&str]| {
+        let args = ["run", "--quiet", "--release", "--", "run", "--report", report];
+        must(cargo(&args).args(device))?;
+        let html = std::fs::read_to_string(report).map_err(|e| format!("reading {report}: {e}"))?;
+        if html.contains("<svg") { Ok(()) } else { Err(format!("{report} has no plot")) }
+    };
+    job(&[]).and_then(|()| job(&["--device", "sim"])).into()
+}
