@@ -1,1 +1,0 @@
-//! The standard library as a host.

@@ -1,0 +1,128 @@
+//! How a thread of the standard library idles: spins a little, then naps that grow.
+//!
+//! Upholds invariants 3 (every park is bounded), 4 (looked at before each nap and after it) and 12 (with
+//! nothing to watch it sleeps in the kernel).
+
+use super::StdClock;
+use super::clock::least_timer_slack;
+use crate::backend::wordwait::WordWait;
+use crate::{Clock, CompletionLine, DurNs, Idle, LineSet, MonoNs};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// Spinning at the start of a park: about what a nap's wake-up costs, so that work nearly done is seen
+/// at once.
+const SPIN: DurNs = DurNs::from_us(5);
+/// A nap lasts this share of the time already parked, so that the lag it can add is this share of the
+/// wait, …
+const NAP_SHARE: u64 = 32;
+/// … at least this: shorter ones cost their CPU and return no sooner …
+const NAP_LEAST: DurNs = DurNs::from_us(20);
+/// … and at most this, whatever the wait.
+const NAP_MOST: DurNs = DurNs::from_us(250);
+
+/// An [`Idle`] of the thread that made it.
+///
+/// A sleep and a nap are a timed wait in the kernel, with the least timer slack, that another thread
+/// ends through [`unparker`](Idle::unparker). With a [`WordWait`] a park waits in hardware instead.
+#[derive(Debug)]
+pub struct StdIdle {
+    clock: StdClock,
+    word_wait: Option<WordWait>,
+    unparker: Waker,
+    /// When the parking that goes on began: naps go on growing from one bound to the next, as long as
+    /// nothing was ready in between.
+    since: MonoNs,
+    /// When the last bound ended with nothing ready.
+    ended: MonoNs,
+}
+
+impl StdIdle {
+    /// An idle of the calling thread.
+    pub fn new(clock: StdClock, word_wait: Option<WordWait>) -> StdIdle {
+        struct Unpark(Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+            fn wake_by_ref(self: &Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let unparker = Waker::from(Arc::new(Unpark(thread::current())));
+        StdIdle { clock, word_wait, unparker, since: MonoNs(0), ended: MonoNs(0) }
+    }
+
+    /// Spins, then naps, until `ready` or the end of the bound.
+    fn park(&mut self, ready: impl Fn() -> bool, bound: DurNs) -> bool {
+        if ready() {
+            return true;
+        }
+        least_timer_slack();
+        let start = self.clock.monotonic_ns();
+        let end = start + bound;
+        if start.since(self.ended) > SPIN {
+            self.since = start;
+        }
+        self.ended = MonoNs(0);
+        let mut now = start;
+        while now < end {
+            let parked = now.since(self.since);
+            if parked < SPIN {
+                core::hint::spin_loop();
+            } else {
+                let nap = DurNs(parked.0 / NAP_SHARE).clamp(NAP_LEAST, NAP_MOST);
+                thread::park_timeout(Duration::from(nap.min(end.since(now))));
+            }
+            if ready() {
+                return true;
+            }
+            now = self.clock.monotonic_ns();
+        }
+        self.ended = now;
+        false
+    }
+}
+
+impl Idle for StdIdle {
+    fn sleep_until(&mut self, at: MonoNs) {
+        if at == MonoNs::MAX {
+            thread::park();
+            return;
+        }
+        least_timer_slack();
+        let left = at.since(self.clock.monotonic_ns());
+        if left > DurNs(0) {
+            thread::park_timeout(Duration::from(left));
+        }
+    }
+
+    fn park_line<R: Fn(&CompletionLine) -> bool>(
+        &mut self,
+        line: &CompletionLine,
+        ready: R,
+        bound: DurNs,
+    ) -> bool {
+        match self.word_wait {
+            Some(word_wait) => word_wait.park(line, ready, bound),
+            None => self.park(|| ready(line), bound),
+        }
+    }
+
+    fn park_lines(&mut self, set: &LineSet<'_>, bound: DurNs) -> bool {
+        let mut lines = set.lines();
+        match (self.word_wait, lines.next(), lines.next()) {
+            // One monitor to a thread: with one line it is watched in hardware.
+            (Some(word_wait), Some(only), None) => {
+                word_wait.park(only.line(), |_| set.any_ready(), bound)
+            }
+            _ => self.park(|| set.any_ready(), bound),
+        }
+    }
+
+    fn unparker(&self) -> Option<&Waker> {
+        Some(&self.unparker)
+    }
+}
