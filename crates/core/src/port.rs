@@ -165,6 +165,7 @@ async fn watch<P: CompletionPort, C: Clock>(
             if port.query()? {
                 return Ok(());
             }
+            now = clock.monotonic_ns();
             ask_at = now + backstop;
         }
     }
