@@ -1,0 +1,175 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+use gpu_async_reactor::WaitBands;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done, and every result right
+  1    a wrong result, a missing completion, or a self-test that failed
+  2    bad input: a device, plan, file or path that can't be used
+  3    the device was lost; what completed before is reported
+  130  Ctrl-C; what was measured before is reported (a second Ctrl-C ends at once)";
+
+/// Awaits device work by each wait plan, and says what each one cost.
+#[derive(Debug, Parser)]
+#[command(name = "gpu-reactor", version, after_help = EXIT_CODES)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Awaits the same device work by each plan (the default)
+    #[command(after_help = EXIT_CODES)]
+    Run(RunArgs),
+    /// Says what this machine offers, and tests each device found
+    #[command(after_help = EXIT_CODES)]
+    Doctor(DoctorArgs),
+    /// Measures the executor, the reactor and its timers
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// The device: sim, vulkan, cuda, hip or metal, and which one of them; the best one if not given
+    #[arg(long, value_name = "KIND[:INDEX]")]
+    pub(crate) device: Option<DeviceChoice>,
+    /// A wait plan, or a banded one; give it again for more. The default is one of each kind
+    #[arg(long = "plan", value_name = "TEXT")]
+    pub(crate) plans: Vec<WaitBands>,
+    /// Queues that work at the same time
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) queues: u16,
+    /// Steps of each queue, under each plan
+    #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) steps: u32,
+    /// Steps of this fixed length, in microseconds, in place of the trace's
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) step_us: Option<u64>,
+    /// A trace to follow (TIMESTAMP,ContextTokens,GeneratedTokens), in place of the excerpt inside
+    #[arg(long, value_name = "FILE", conflicts_with = "step_us")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Where the report goes
+    #[arg(long, default_value = "gpu-reactor-report.html", value_name = "FILE")]
+    pub(crate) report: PathBuf,
+    /// Results alone on stdout, one JSON object a line; everything else on stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A wait longer than this is a missing completion
+    #[arg(long, default_value_t = 5_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(crate) deadline_ms: u64,
+    /// A fault of the simulated device, at each queue's number N: lose@N, hang@N, refuse@N,
+    /// lost-store@N or wrong@N
+    #[arg(long, value_name = "FAULT@N")]
+    pub(crate) sim_fault: Option<SimFault>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    /// The suites to run: executor, reactor, timers; all if none is given
+    #[arg(value_name = "SUITE", value_parser = ["executor", "reactor", "timers"])]
+    pub(crate) suites: Vec<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Cuda,
+    Hip,
+    Metal,
+    Vulkan,
+    Sim,
+}
+
+impl Kind {
+    /// Every kind, the one to prefer first.
+    pub(crate) const ALL: [Kind; 5] = [Kind::Cuda, Kind::Hip, Kind::Metal, Kind::Vulkan, Kind::Sim];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Kind::Cuda => "cuda",
+            Kind::Hip => "hip",
+            Kind::Metal => "metal",
+            Kind::Vulkan => "vulkan",
+            Kind::Sim => "sim",
+        }
+    }
+}
+
+/// The device that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceChoice {
+    pub(crate) kind: Kind,
+    pub(crate) index: Option<usize>,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceChoice, String> {
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, Some(index)),
+            None => (text, None),
+        };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            format!("unknown device `{name}`; the devices are sim, vulkan, cuda, hip and metal")
+        })?;
+        let index = index.map(|index| {
+            index.parse().map_err(|_| format!("the index `{index}` of {name} is no whole number"))
+        });
+        Ok(DeviceChoice { kind, index: index.transpose()? })
+    }
+}
+
+/// A fault that the simulated device is to show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimFault {
+    pub(crate) kind: FaultKind,
+    pub(crate) number: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    Lose,
+    Hang,
+    Refuse,
+    LostStore,
+    Wrong,
+}
+
+impl FromStr for SimFault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SimFault, String> {
+        let (name, number) = text.split_once('@').unwrap_or((text, ""));
+        let kind = match name {
+            "lose" => FaultKind::Lose,
+            "hang" => FaultKind::Hang,
+            "refuse" => FaultKind::Refuse,
+            "lost-store" => FaultKind::LostStore,
+            "wrong" => FaultKind::Wrong,
+            _ => return Err(format!("unknown fault `{name}`")),
+        };
+        match number.parse() {
+            Ok(number) if number > 0 => Ok(SimFault { kind, number }),
+            _ => Err(format!("`{number}` is no number of a step, counted from 1")),
+        }
+    }
+}

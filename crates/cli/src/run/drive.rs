@@ -1,0 +1,191 @@
+//! Runs every queue's steps under one plan.
+//!
+//! Upholds invariants 2 (a result is looked at only after its wait said done), 3 and 8 (each wait has a
+//! deadline, and its error ends the run with what completed).
+
+use super::devices::{StepDevice, StepQueue};
+use super::stats::{Lag, PlanResult, Tally};
+use crate::sys::thread_cpu_ns;
+use crate::workload::Step;
+use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
+use gpu_async_reactor::{
+    Clock, CompletionLine, DurNs, DynExecutor, OnThread, Park, ParkWord, PointTable, QueuePort,
+    Reactor, Result, Timer, WaitBands, run_inline, wait,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The longest that the reactor's thread parks without a look around.
+const PARK_BOUND: DurNs = DurNs::from_ms(1);
+
+/// What the queues of one plan share.
+pub(super) struct Shared<'a> {
+    pub(super) bands: &'a WaitBands,
+    pub(super) deadline: DurNs,
+    /// Set by Ctrl-C.
+    pub(super) stop: &'a AtomicBool,
+    /// Waits done so far, for the progress shown.
+    pub(super) done: &'a AtomicU64,
+}
+
+/// Runs the steps of all queues, and counts.
+pub(super) fn drive<D: StepDevice>(
+    device: &D,
+    steps: &[Vec<Step>],
+    shared: &Shared<'_>,
+) -> Result<PlanResult> {
+    let queues = steps.iter().enumerate().map(|(index, steps)| device.queue(index, steps.len()));
+    let queues = queues.collect::<Result<Vec<D::Queue>>>()?;
+    // A blocking wait blocks its thread, so each queue gets one.
+    let blocks = shared.bands.bands().iter().any(|band| band.plan.park == Park::Block);
+    let clock = StdClock::new();
+    let start = clock.monotonic_ns();
+    let (mut tally, cpu_ns) = match blocks {
+        true => on_threads(queues, steps, shared),
+        false => on_a_reactor(queues, steps, shared)?,
+    };
+    let wall_ns = clock.monotonic_ns().since(start).0;
+    tally.lags_ns.sort_unstable();
+    Ok(PlanResult {
+        plan: shared.bands.clone(),
+        threads: if blocks { steps.len() } else { 1 },
+        asked: steps.iter().map(|steps| steps.len() as u64).sum(),
+        wall_ns,
+        cpu_ns: cpu_ns.map(|cpu| cpu.saturating_sub(tally.aside_cpu_ns)),
+        lag: Lag::of(&tally.lags_ns),
+        tally,
+    })
+}
+
+/// One thread: a task for each queue, a reactor that watches all their words.
+fn on_a_reactor<Q: StepQueue>(
+    queues: Vec<Q>,
+    steps: &[Vec<Step>],
+    shared: &Shared<'_>,
+) -> Result<(Tally, Option<u64>)> {
+    let lines: Vec<_> = queues.iter().map(|queue| queue.line().clone()).collect();
+    let total = Mutex::new(Tally::default());
+    let reactor = Reactor::new(StdClock::new());
+    let mut executor = DynExecutor::new();
+    let before = thread_cpu_ns();
+    for ((queue, steps), line) in queues.into_iter().zip(steps).zip(&lines) {
+        let (reactor, total, line) = (&reactor, &total, (**line).as_ref());
+        executor.spawn_dyn(async move {
+            let tally = one_queue(queue, line, steps, shared, reactor, reactor).await;
+            total.lock().unwrap_or_else(PoisonError::into_inner).add(tally);
+        });
+    }
+    executor.run(&reactor, &mut StdIdle::new(StdClock::new(), None), PARK_BOUND)?;
+    let cpu = spent_since(before);
+    drop(executor);
+    Ok((total.into_inner().unwrap_or_else(PoisonError::into_inner), cpu))
+}
+
+/// A thread for each queue.
+fn on_threads<Q: StepQueue + Send>(
+    queues: Vec<Q>,
+    steps: &[Vec<Step>],
+    shared: &Shared<'_>,
+) -> (Tally, Option<u64>) {
+    let total = Mutex::new((Tally::default(), Some(0u64)));
+    std::thread::scope(|scope| {
+        for (queue, steps) in queues.into_iter().zip(steps) {
+            let total = &total;
+            scope.spawn(move || {
+                let (before, clock) = (thread_cpu_ns(), StdClock::new());
+                let line = queue.line().clone();
+                let idle = OnThread(StdIdle::new(clock, None));
+                let waits = one_queue(queue, (*line).as_ref(), steps, shared, idle, &clock);
+                let tally = run_inline(waits);
+                let cpu = spent_since(before);
+                let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                total.0.add(tally);
+                total.1 = total.1.zip(cpu).map(|(sum, cpu)| sum + cpu);
+            });
+        }
+    });
+    total.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spent_since(before: Option<u64>) -> Option<u64> {
+    thread_cpu_ns().zip(before).map(|(now, before)| now - before)
+}
+
+/// The steps of one queue, each awaited and its result checked before the next.
+async fn one_queue<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
+    mut queue: Q,
+    line: &'l CompletionLine,
+    steps: &[Step],
+    shared: &Shared<'_>,
+    mut words: W,
+    timer: &T,
+) -> Tally {
+    let mut tally = Tally::with_room(steps.len());
+    let mut points = PointTable::new();
+    for (index, step) in steps.iter().enumerate() {
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let shares = (&mut tally, &mut points, &mut words);
+        let done = one_step(&mut queue, line, (index, step), shared, shares, timer).await;
+        if let Err(e) = done {
+            tally.error = Some(e);
+            break;
+        }
+        shared.done.fetch_add(1, Ordering::Relaxed);
+    }
+    tally
+}
+
+/// Where a program waits: steps with about as many rows and prompt tokens take about as long.
+type Point = (u64, u64);
+
+async fn one_step<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
+    queue: &mut Q,
+    line: &'l CompletionLine,
+    (index, step): (usize, &Step),
+    shared: &Shared<'_>,
+    (tally, points, words): (&mut Tally, &mut PointTable<Point>, &mut W),
+    timer: &T,
+) -> Result<()> {
+    let clock = StdClock::new();
+    let point = (step.rows / 4, step.prefill.div_ceil(64));
+    let plan = shared.bands.select(step.rows);
+    let before = thread_cpu_ns();
+    let number = queue.submit_step(index, step)?;
+    tally.aside_cpu_ns += spent_since(before).unwrap_or(0);
+
+    let sleep_ns = plan.predict.as_ref().and_then(|predict| points.sleep_ns(&point, predict));
+    let mut port = QueuePort::new(&mut *queue, line, Borrowed(words), clock);
+    port = port.number(number).within(shared.deadline);
+    let report = wait(plan, sleep_ns, &mut port, &clock, timer).await?;
+    let woke = clock.monotonic_ns();
+
+    let before = thread_cpu_ns();
+    tally.count(&report, port.queries());
+    if let Some(stored) = queue.stored_at(number) {
+        tally.lags_ns.push(woke.since(stored).0);
+    }
+    if let Some(predict) = &plan.predict {
+        points.observe(&point, predict, report.outcome);
+    }
+    match queue.verify_step(index)? {
+        true => tally.verified += 1,
+        false => tally.wrong += 1,
+    }
+    tally.aside_cpu_ns += spent_since(before).unwrap_or(0);
+    Ok(())
+}
+
+/// Watches words for one port after another.
+struct Borrowed<'w, W>(&'w mut W);
+
+impl<'l, W: ParkWord<'l>> ParkWord<'l> for Borrowed<'_, W> {
+    async fn park_word(
+        &mut self,
+        work: gpu_async_reactor::MemoryDescriptor<'l>,
+        bound: DurNs,
+    ) -> bool {
+        self.0.park_word(work, bound).await
+    }
+}

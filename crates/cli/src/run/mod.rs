@@ -1,0 +1,182 @@
+//! `gpu-reactor run`: the same device work, awaited by each plan.
+
+pub(crate) mod devices;
+mod drive;
+pub(crate) mod stats;
+
+use crate::args::RunArgs;
+use crate::exit::{Exit, Failure, of_error};
+use crate::report::{self, Facts};
+use crate::sys;
+use crate::workload::Workload;
+use devices::{Opened, StepDevice};
+use drive::Shared;
+use gpu_async_reactor::{DurNs, Strictness, WaitBands, WaitPlan};
+use indicatif::{ProgressBar, ProgressStyle};
+use stats::PlanResult;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// One of each kind, with the numbers that suit steps of about a millisecond.
+pub(crate) const DEFAULT_PLANS: [&str; 4] = [
+    "block",
+    "poll",
+    "flag:park_us=1000,backstop_us=20000",
+    "flag:park_us=1000,backstop_us=20000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
+];
+
+/// Runs, prints, writes the report.
+pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    let (queues, steps) = (usize::from(args.queues), args.steps as usize);
+    let work = match args.step_us {
+        Some(us) => Workload::fixed(queues, steps, us),
+        None => Workload::traced(queues, steps, args.trace.as_deref())?,
+    };
+    let (opened, passed) = devices::choose(args.device, args.sim_fault)?;
+    let file = report::Writer::open(&args.report)?;
+    let stop = stop_on_ctrl_c()?;
+    match opened {
+        Opened::Sim(device) => run_on(&device, &passed, args, &work, file, &stop),
+    }
+}
+
+fn run_on<D: StepDevice>(
+    device: &D,
+    passed: &[String],
+    args: &RunArgs,
+    work: &Workload,
+    file: report::Writer,
+    stop: &AtomicBool,
+) -> Result<Exit, Failure> {
+    let about = device.about();
+    let facts = Facts {
+        device: about.clone(),
+        machine: sys::Machine::here(),
+        date: sys::date(),
+        work: format!(
+            "{} queues of {} {}; mean {:.2} ms",
+            args.queues,
+            args.steps,
+            work.about,
+            work.mean_us() / 1_000.0
+        ),
+    };
+    let say = |line: &str| if args.json { eprintln!("{line}") } else { println!("{line}") };
+    report::text::opening(&facts, passed, &say);
+
+    let plans = plans(args, about, &say)?;
+    let mut results = Vec::new();
+    let mut exit = Exit::Done;
+    for bands in &plans {
+        let result = one_plan(device, bands, args, work, stop)?;
+        if args.json {
+            report::json::rows(&result, &facts);
+        }
+        say(&report::text::plan_line(&result));
+        exit = exit_of(&result, stop);
+        let last = result.tally.error.is_some() || exit == Exit::Interrupted;
+        let wrong = exit == Exit::Wrong;
+        results.push(result);
+        if last || wrong {
+            break;
+        }
+    }
+    report::text::closing(&results, &facts, &say);
+    let path = file.write(&report::html::page(&results, &facts))?;
+    say(&format!("report: {path}"));
+    report::text::verdict(&results, plans.len(), exit);
+    Ok(exit)
+}
+
+/// The plans that this host can run, in the place of those asked for.
+fn plans(
+    args: &RunArgs,
+    about: &devices::About,
+    say: &dyn Fn(&str),
+) -> Result<Vec<WaitBands>, Failure> {
+    let mut asked = args.plans.clone();
+    if asked.is_empty() {
+        for text in DEFAULT_PLANS {
+            asked.push(text.parse::<WaitPlan>()?.into());
+        }
+    }
+    let mut plans = Vec::new();
+    for bands in asked {
+        let mut here: Option<WaitBands> = None;
+        for band in bands.bands() {
+            let resolved = band.plan.resolve(&about.caps, Strictness::Lenient)?;
+            if let Some(warning) = resolved.warning {
+                say(&format!("note: {warning}"));
+            }
+            here = Some(match here {
+                None => resolved.plan.into(),
+                Some(here) => here.with_band(band.from_rows, resolved.plan)?,
+            });
+        }
+        plans.extend(here);
+    }
+    Ok(plans)
+}
+
+fn one_plan<D: StepDevice>(
+    device: &D,
+    bands: &WaitBands,
+    args: &RunArgs,
+    work: &Workload,
+    stop: &AtomicBool,
+) -> Result<PlanResult, Failure> {
+    let done = AtomicU64::new(0);
+    let shared = Shared { bands, deadline: DurNs::from_ms(args.deadline_ms), stop, done: &done };
+    let total = u64::from(args.queues) * u64::from(args.steps);
+    if !std::io::stderr().is_terminal() {
+        return Ok(drive::drive(device, &work.queues, &shared)?);
+    }
+    let bar = ProgressBar::new(total).with_message(bands.to_string());
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos:>6}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Ten looks a second: the bar costs the measurement nothing that shows.
+        let shown = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                bar.set_position(done.load(Ordering::Relaxed));
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+            bar.finish_and_clear();
+        });
+        let result = drive::drive(device, &work.queues, &shared);
+        over.store(true, Ordering::Relaxed);
+        shown.thread().unpark();
+        Ok(result?)
+    })
+}
+
+fn exit_of(result: &PlanResult, stop: &AtomicBool) -> Exit {
+    let tally = &result.tally;
+    match &tally.error {
+        Some(e) => match of_error(e) {
+            Exit::DeviceLost => Exit::DeviceLost,
+            _ => Exit::Wrong,
+        },
+        None if tally.wrong > 0 => Exit::Wrong,
+        None if tally.waits == result.asked && tally.verified == result.asked => Exit::Done,
+        None if stop.load(Ordering::Relaxed) => Exit::Interrupted,
+        None => Exit::Wrong,
+    }
+}
+
+/// Set by the first Ctrl-C; the second ends the process at once.
+fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let set = stop.clone();
+    let handler = ctrlc::set_handler(move || {
+        if set.swap(true, Ordering::Relaxed) {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    });
+    handler.map_err(|e| Failure::bad_input(format!("listening for Ctrl-C: {e}")))?;
+    Ok(stop)
+}

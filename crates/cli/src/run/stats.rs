@@ -1,0 +1,114 @@
+//! What was counted under one plan.
+
+use gpu_async_reactor::{Error, WaitBands, WaitReport};
+
+/// What one queue's waits did.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) waits: u64,
+    pub(crate) verified: u64,
+    pub(crate) wrong: u64,
+    pub(crate) sleeps: u64,
+    pub(crate) parks: u64,
+    pub(crate) queries: u64,
+    pub(crate) lags_ns: Vec<u64>,
+    /// CPU time that went into submitting and checking, not into waiting.
+    pub(crate) aside_cpu_ns: u64,
+    pub(crate) error: Option<Error>,
+}
+
+impl Tally {
+    /// A tally with room for that many waits, so that none of them allocates.
+    pub(crate) fn with_room(waits: usize) -> Tally {
+        Tally { lags_ns: Vec::with_capacity(waits), ..Tally::default() }
+    }
+
+    pub(crate) fn count(&mut self, report: &WaitReport, queries: u64) {
+        self.waits += 1;
+        self.sleeps += u64::from(report.sleeps);
+        self.parks += u64::from(report.parks);
+        self.queries += queries;
+    }
+
+    /// Adds another queue's.
+    pub(crate) fn add(&mut self, other: Tally) {
+        self.waits += other.waits;
+        self.verified += other.verified;
+        self.wrong += other.wrong;
+        self.sleeps += other.sleeps;
+        self.parks += other.parks;
+        self.queries += other.queries;
+        self.lags_ns.extend(other.lags_ns);
+        self.aside_cpu_ns += other.aside_cpu_ns;
+        self.error = self.error.take().or(other.error);
+    }
+}
+
+/// What one plan did, all queues together.
+#[derive(Debug)]
+pub(crate) struct PlanResult {
+    pub(crate) plan: WaitBands,
+    /// How the host waited: on one thread, or one for each queue.
+    pub(crate) threads: usize,
+    pub(crate) tally: Tally,
+    /// Waits that the plan was to do.
+    pub(crate) asked: u64,
+    pub(crate) wall_ns: u64,
+    /// CPU time of the threads that waited, less what went into submitting and checking.
+    pub(crate) cpu_ns: Option<u64>,
+    pub(crate) lag: Option<Lag>,
+}
+
+/// Wake lag, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lag {
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+}
+
+impl Lag {
+    /// Of sorted lags.
+    pub(crate) fn of(sorted: &[u64]) -> Option<Lag> {
+        let max = *sorted.last()?;
+        Some(Lag { p50: at(sorted, 0.5), p99: at(sorted, 0.99), max })
+    }
+}
+
+/// The nearest-rank quantile of sorted values, of which there is at least one.
+pub(crate) fn at(sorted: &[u64], share: f64) -> u64 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+impl PlanResult {
+    pub(crate) fn cpu_per_wait_ns(&self) -> Option<f64> {
+        let cpu = self.cpu_ns?;
+        (self.tally.waits > 0).then(|| cpu as f64 / self.tally.waits as f64)
+    }
+
+    /// What to call the plan in a table.
+    pub(crate) fn kind(&self) -> String {
+        let [band] = self.plan.bands() else { return format!("{} bands", self.plan.bands().len()) };
+        use gpu_async_reactor::Park;
+        let park = match band.plan.park {
+            Park::Block => "block",
+            Park::QueryPoll => "poll",
+            Park::FlagWait { .. } => "flag",
+        };
+        if band.plan.predict.is_some() { format!("{park}+predict") } else { park.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!(Lag::of(&hundred), Some(Lag { p50: 50, p99: 99, max: 100 }));
+        assert_eq!(Lag::of(&[7]), Some(Lag { p50: 7, p99: 7, max: 7 }));
+        assert_eq!(Lag::of(&[]), None);
+    }
+}
