@@ -118,7 +118,7 @@ fn histogram(results: &[PlanResult], say: Say<'_>) {
     let mut rows = vec![std::array::from_fn(|i| match i {
         0 => String::new(),
         10 => "more".to_owned(),
-        i => format!("<{}", span(EDGES[i - 1] as f64).replace(".0", "").replace(".00", "")),
+        i => format!("<{}", span(EDGES[i - 1] as f64).replace(".00", "").replace(".0", "")),
     })];
     for result in results {
         let bins = bins(&result.tally.lags_ns);

@@ -24,7 +24,7 @@ pub(crate) const DEFAULT_PLANS: [&str; 4] = [
     "block",
     "poll",
     "flag:park_us=1000,backstop_us=20000",
-    "flag:park_us=1000,backstop_us=20000+predict:margin_us=60,min_sleep_us=50,max_sleep_us=20000,window=8",
+    "flag:park_us=1000,backstop_us=20000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=3",
 ];
 
 /// Runs, prints, writes the report.

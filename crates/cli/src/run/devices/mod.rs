@@ -62,7 +62,7 @@ pub(crate) fn choose(
     Err(Failure::bad_input(format!("no device can be used ({})", passed.join("; "))))
 }
 
-fn open(choice: DeviceChoice, fault: Option<SimFault>) -> Result<Opened> {
+pub(crate) fn open(choice: DeviceChoice, fault: Option<SimFault>) -> Result<Opened> {
     let not_yet = |needs: &str| {
         let name = choice.kind.name();
         error!(NoDevice, name, format!("this build has no {name} backend; {needs}"))

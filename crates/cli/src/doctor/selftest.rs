@@ -1,0 +1,86 @@
+//! Each device found is made to do the thing: run a step, store a number, and answer for it.
+
+use super::{Finding, State};
+use crate::args::{DeviceChoice, Kind};
+use crate::run::devices::{Opened, StepDevice, StepQueue, open};
+use crate::workload::Step;
+use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
+use gpu_async_reactor::{
+    CompletionLine, DurNs, OnThread, Queue as _, QueuePort, Result, error, reached, run_inline,
+    wait,
+};
+
+const DEADLINE: DurNs = DurNs::from_ms(5_000);
+
+/// Opens each kind of device, and tests what opens.
+pub(super) fn test_all() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for kind in Kind::ALL {
+        match open(DeviceChoice { kind, index: None }, None) {
+            Ok(Opened::Sim(device)) => test(kind, &device, &mut findings),
+            Err(e) => {
+                let advice = "the devices that are there are used";
+                findings.push(Finding::missing("device", kind.name(), e.to_string(), advice));
+            }
+        }
+    }
+    findings
+}
+
+fn test<D: StepDevice>(kind: Kind, device: &D, findings: &mut Vec<Finding>) {
+    let about = device.about();
+    findings.push(Finding::ok("device", kind.name(), about.name.clone()));
+    let tested = self_test(device);
+    findings.push(match tested {
+        Ok(()) => Finding::ok(
+            "self-test",
+            kind.name(),
+            "ran a step, stored a number, the word changed, the status agrees, the result is right",
+        ),
+        Err(e) => Finding {
+            kind: "self-test",
+            name: kind.name().to_owned(),
+            state: State::Failed,
+            found: e.to_string(),
+            advice: Some(format!("don't use --device {} here", kind.name())),
+        },
+    });
+}
+
+fn self_test<D: StepDevice>(device: &D) -> Result<()> {
+    let mut queue = device.queue(0, 1)?;
+    let line = queue.line().clone();
+    let line: &CompletionLine = (*line).as_ref();
+    let before = line.load(queue.slot());
+    let number = queue.submit_step(0, &Step { us: 1_000, rows: 1, prefill: 0 })?;
+    let unlike = |what: String| error!(Misuse, format!("testing {}", queue_name(device)), what);
+    if before >= number {
+        return Err(unlike(format!("the word was {before} before {number} was stored")));
+    }
+    let clock = StdClock::new();
+    let mut port =
+        QueuePort::new(&mut queue, line, OnThread(StdIdle::new(clock, None)), clock).number(number);
+    port = port.within(DEADLINE);
+    run_inline(wait(
+        &"flag:park_us=1000,backstop_us=20000".parse()?,
+        None,
+        &mut port,
+        &clock,
+        &clock,
+    ))?;
+    drop(port);
+    if !reached(line, queue.slot(), number) {
+        return Err(unlike(format!("the status says done and the word is not {number}")));
+    }
+    if !queue.status(number)? {
+        return Err(unlike("the status took back that it was done".to_owned()));
+    }
+    match queue.verify_step(0)? {
+        true => Ok(()),
+        false => Err(unlike("the result of a step is wrong".to_owned())),
+    }
+}
+
+fn queue_name<D: StepDevice>(device: &D) -> &str {
+    &device.about().name
+}

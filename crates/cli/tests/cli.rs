@@ -1,0 +1,375 @@
+//! The command, from outside: what it prints, what it writes, and the code it ends with.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// An empty folder of this test's own.
+fn folder(test: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn command(test: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-reactor"));
+    command.args(args).current_dir(folder(test)).env("RUST_BACKTRACE", "1");
+    command
+}
+
+fn run(test: &str, args: &[&str]) -> Output {
+    command(test, args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let lines = text(&output.stdout);
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect()
+}
+
+fn value(rows: &[Value], case: &str, metric: &str) -> f64 {
+    let row = rows
+        .iter()
+        .find(|row| row["case"].as_str().unwrap().starts_with(case) && row["metric"] == metric);
+    row.unwrap_or_else(|| panic!("no {metric} of {case} in {rows:?}"))["value"].as_f64().unwrap()
+}
+
+#[track_caller]
+fn one_line(output: &Output, code: i32, parts: &[&str]) {
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(!err.contains("panicked") && !err.contains("backtrace"), "{err}");
+    for part in parts {
+        assert!(err.contains(part), "`{part}` is not in {err}");
+    }
+}
+
+#[test]
+fn run_awaits_and_verifies_every_step_under_each_plan() {
+    let args = ["run", "--device", "sim", "--queues", "2", "--steps", "40", "--json"];
+    let output = run("run_json", &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    for case in [
+        "block",
+        "poll",
+        "flag:park_us=1000,backstop_us=20000",
+        "flag:park_us=1000,backstop_us=20000+predict",
+    ] {
+        assert_eq!(value(&rows, case, "waits"), 80.0);
+        assert_eq!(value(&rows, case, "verified"), 80.0);
+        assert_eq!(value(&rows, case, "wrong"), 0.0);
+        let [p50, p99, max] =
+            ["lag_p50_ns", "lag_p99_ns", "lag_max_ns"].map(|m| value(&rows, case, m));
+        assert!(p50 > 0.0 && p50 <= p99 && p99 <= max, "{case}: {p50} {p99} {max}");
+    }
+    for row in &rows {
+        assert_eq!(row["suite"], "run");
+        assert_eq!(row["subject"], "ours");
+        assert_eq!(row["simulated"], true);
+        assert!(row["device"].as_str().unwrap().contains("simulated"));
+        assert_eq!(row["n"], 80);
+    }
+    // What tells the plans apart.
+    assert_eq!(value(&rows, "block", "queries"), 0.0);
+    assert!(value(&rows, "poll", "queries") > 10.0 * value(&rows, "flag:", "queries"));
+    assert_eq!(value(&rows, "poll", "parks"), 0.0);
+    assert!(value(&rows, "flag:", "parks") > 0.0);
+    assert!(value(&rows, "flag:park_us=1000,backstop_us=20000+predict", "sleeps") > 0.0);
+}
+
+#[test]
+fn the_default_is_run_and_says_what_it_chose_and_wrote() {
+    let args = [
+        "--queues", "1", "--steps", "5", "--plan", "poll", "--report", "out.html", "--device",
+        "sim",
+    ];
+    let output = run("default", &args);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    for part in
+        ["SIMULATED", "poll: 5 of 5 waits, 5 results right", "lag p50", "CPU/wait", "out.html"]
+    {
+        assert!(out.contains(part), "`{part}` is not in {out}");
+    }
+    let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("default/out.html");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("simulated") && page.contains("<svg") && page.ends_with("</html>\n"));
+    // Self-contained: nothing is fetched, and the one address is the name of SVG.
+    assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("url("));
+    assert_eq!(page.replace("http://www.w3.org/2000/svg", "").matches("://").count(), 0);
+}
+
+#[test]
+fn with_no_device_named_each_kind_passed_over_has_its_reason() {
+    let args = ["--queues", "1", "--steps", "3", "--plan", "poll"];
+    let output = run("reasons", &args);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    for kind in ["cuda", "hip", "metal"] {
+        assert!(out.contains(&format!("not used: {kind}: ")), "{out}");
+    }
+    assert!(out.contains("device:   "), "{out}");
+}
+
+#[test]
+fn banded_plans_and_fixed_steps_run() {
+    let plan = "poll;rows>=1:flag:park_us=100,backstop_us=2000";
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "1",
+        "--steps",
+        "5",
+        "--step-us",
+        "300",
+        "--plan",
+        plan,
+        "--json",
+    ];
+    let output = run("bands", &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    assert_eq!(value(&rows, plan, "verified"), 5.0);
+    assert!(value(&rows, plan, "wall_ns") >= 5.0 * 300_000.0);
+}
+
+#[test]
+fn bad_input_is_one_clear_line_and_code_2() {
+    let cases: [(&str, &[&str], &[&str]); 10] = [
+        ("device", &["run", "--device", "abacus"], &["abacus", "vulkan"]),
+        ("index", &["run", "--device", "sim:7"], &["sim:7"]),
+        ("not_built", &["run", "--device", "metal"], &["metal"]),
+        ("plan", &["run", "--plan", "flag:park_us=0,backstop_us=5"], &["park_us=0", "E006"]),
+        ("bands", &["run", "--plan", "poll;rows>=8:poll;rows>=8:poll"], &["rows>=8"]),
+        ("number", &["run", "--steps", "many"], &["many", "--steps"]),
+        ("option", &["run", "--stepz", "1"], &["--stepz"]),
+        ("csv", &["run", "--device", "sim", "--trace", "nowhere.csv"], &["nowhere.csv"]),
+        (
+            "report",
+            &["run", "--device", "sim", "--report", "no/such/folder/r.html"],
+            &["no/such/folder/r.html"],
+        ),
+        ("fault", &["run", "--device", "sim", "--sim-fault", "lose@0"], &["lose@0"]),
+    ];
+    for (name, args, parts) in cases {
+        let output = run(&format!("bad_{name}"), args);
+        one_line(&output, 2, parts);
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_malformed_trace_is_named_with_its_line() {
+    let head = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+    let good = "2023-11-16 18:15:46.6805900,374,44\n";
+    let cases: [(String, &[&str]); 7] = [
+        (String::new(), &["line 1", "header"]),
+        ("when,what\n".to_owned(), &["line 1", "header", "when,what"]),
+        (head.to_owned(), &["line 2", "row"]),
+        (format!("{head}{good}2023-11-16 18:15:47.0,9\n"), &["line 3", "3 fields", "found 2"]),
+        (
+            format!("{head}{good}{good}2023-11-16 18:15:47.0,-9,1\n"),
+            &["line 4", "ContextTokens", "-9"],
+        ),
+        (format!("{head}noon,9,1\n"), &["line 2", "TIMESTAMP", "noon"]),
+        (format!("{head}{good}2023-11-15 18:15:47.0,9,1\n"), &["line 3", "before"]),
+    ];
+    for (i, (csv, parts)) in cases.into_iter().enumerate() {
+        let mut command =
+            command(&format!("csv_{i}"), &["run", "--device", "sim", "--trace", "t.csv"]);
+        std::fs::write(command.get_current_dir().unwrap().join("t.csv"), csv).unwrap();
+        let output = command.output().unwrap();
+        one_line(&output, 2, parts);
+        one_line(&output, 2, &["t.csv"]);
+    }
+}
+
+#[test]
+fn a_device_lost_mid_run_is_reported_with_what_completed_and_code_3() {
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "2",
+        "--steps",
+        "20",
+        "--step-us",
+        "200",
+        "--sim-fault",
+        "lose@11",
+        "--json",
+    ];
+    for plan in ["block", "poll", "flag:park_us=1000,backstop_us=2000"] {
+        let output = run("lost", &[&args[..], &["--plan", plan]].concat());
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{err}");
+        assert!(err.contains("the device is lost") && !err.contains("panicked"), "{err}");
+        let rows = rows(&output);
+        let (waits, verified) = (value(&rows, plan, "waits"), value(&rows, plan, "verified"));
+        assert!((10.0..40.0).contains(&waits) && waits == verified, "{waits} {verified}");
+        assert_eq!(value(&rows, plan, "error"), 32.0);
+        let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lost/gpu-reactor-report.html");
+        assert!(std::fs::read_to_string(page).unwrap().contains("ended early"));
+    }
+}
+
+#[test]
+fn a_wrong_result_and_a_missing_completion_are_code_1() {
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "2",
+        "--steps",
+        "6",
+        "--step-us",
+        "200",
+        "--plan",
+        "poll",
+        "--deadline-ms",
+        "300",
+        "--json",
+    ];
+    for (fault, wrong, said) in [
+        ("wrong@4", 2.0, "2 wrong results"),
+        ("hang@4", 0.0, "not complete after"),
+        ("refuse@4", 0.0, "refused"),
+    ] {
+        let output = run("wrong", &[&args[..], &["--sim-fault", fault]].concat());
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains(said) && !err.contains("panicked"), "{err}");
+        assert_eq!(value(&rows(&output), "poll", "wrong"), wrong);
+    }
+}
+
+#[test]
+fn a_lost_store_costs_a_backstop_and_no_result() {
+    let plan = "flag:park_us=1000,backstop_us=2000";
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "1",
+        "--steps",
+        "6",
+        "--step-us",
+        "200",
+        "--plan",
+        plan,
+        "--sim-fault",
+        "lost-store@4",
+        "--json",
+    ];
+    let output = run("lost_store", &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(value(&rows(&output), "flag", "verified"), 6.0);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_with_what_was_measured() {
+    use std::io::{BufRead, BufReader, Read};
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "1",
+        "--steps",
+        "1000000",
+        "--step-us",
+        "500",
+        "--plan",
+        "block",
+        "--json",
+    ];
+    let mut command = command("ctrl_c", &args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    // From its first words on it listens.
+    while !line.starts_with("work:") {
+        line.clear();
+        assert!(err.read_line(&mut line).unwrap() > 0, "it ended before its work began");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{rest}");
+    assert!(rest.contains("interrupted") && rest.contains("report: "), "{rest}");
+    let rows = rows(&output);
+    let waits = value(&rows, "block", "waits");
+    assert!(waits > 0.0 && waits < 1_000_000.0);
+    assert_eq!(value(&rows, "block", "verified"), waits);
+}
+
+#[test]
+fn doctor_names_each_thing_and_tests_the_devices() {
+    let output = run("doctor", &["doctor"]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    for part in [
+        "CUDA",
+        "HIP",
+        "Vulkan",
+        "Metal",
+        "word wait",
+        "timer slack",
+        "io_uring",
+        "clock source",
+        "cores",
+        "self-test sim",
+    ] {
+        assert!(out.contains(part), "`{part}` is not in {out}");
+    }
+
+    let output = run("doctor_json", &["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let rows = rows(&output);
+    let test = rows.iter().find(|row| row["kind"] == "self-test" && row["name"] == "sim").unwrap();
+    assert_eq!(test["ok"], true);
+    for row in &rows {
+        assert!(!row["found"].as_str().unwrap().is_empty(), "{row}");
+        // What is missing has its reason and what to do.
+        assert!(row["ok"] == true || row["advice"].is_string(), "{row}");
+    }
+}
+
+#[test]
+fn help_lists_the_exit_codes() {
+    for args in [&["--help"][..], &["run", "--help"]] {
+        let output = run("help", args);
+        assert_eq!(output.status.code(), Some(0));
+        let out = text(&output.stdout);
+        assert!(out.contains("Exit codes:") && out.contains("130"), "{out}");
+    }
+}
+
+#[test]
+fn bench_rows_parse() {
+    let output = run("bench", &["bench", "timers", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    assert!(value(&rows, "insert", "ns") > 0.0 && value(&rows, "cancel", "ns") > 0.0);
+    assert!(rows.iter().all(|row| row["suite"] == "timers"
+        && row["simulated"] == false
+        && row["device"] == "cpu"));
+}
