@@ -496,3 +496,53 @@ fn no_driver_and_no_device_are_typed_errors() {
         eprintln!("SKIPPED a driver without its device: no second driver is installed");
     }
 }
+
+/// Runs tests of this program under the validation layers: what they printed.
+fn validated(args: &[&str]) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(args)
+        .args(["--nocapture", "--include-ignored", "--test-threads=1"])
+        .env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation")
+        .env("VK_LAYER_ENABLES", "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+#[ignore = "run by the_validation_layers_find_nothing, which it must make fire"]
+fn child_signals_backwards() {
+    lose(&device_or_skip!());
+}
+
+#[test]
+fn the_validation_layers_find_nothing() {
+    drop(device_or_skip!());
+    // A layer that isn't there is ignored in silence: the control finds out.
+    let control = validated(&["--exact", "child_signals_backwards"]);
+    if !control.contains("VUID-VkSemaphoreSignalInfo-value-03258") {
+        assert!(
+            !required(),
+            "the validation layers are required here and did not fire:\n{control}"
+        );
+        eprintln!("SKIPPED the_validation_layers_find_nothing: no validation layers are installed");
+        return;
+    }
+    let found = validated(&[
+        "--skip",
+        "child_",
+        "--skip",
+        "the_validation_layers",
+        "--skip",
+        "no_driver_and_no_device",
+        "--skip",
+        "situations_3_and_4",
+    ]);
+    assert!(found.contains("queues_do_their_duties ... "), "nothing ran:\n{found}");
+    let messages: Vec<_> = found
+        .lines()
+        .filter(|line| line.contains("VUID-") || line.contains("SYNC-HAZARD"))
+        .collect();
+    assert!(messages.is_empty(), "{messages:#?}");
+}
