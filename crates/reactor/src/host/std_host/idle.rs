@@ -18,8 +18,9 @@ const SPIN: DurNs = DurNs::from_us(5);
 /// A nap lasts this share of the time already parked, so that the lag it can add is this share of the
 /// wait, …
 const NAP_SHARE: u64 = 32;
-/// … at least this: shorter ones cost their CPU and return no sooner …
-const NAP_LEAST: DurNs = DurNs::from_us(20);
+/// … at least this: on 1 ms steps naps of 20 µs took 43 % of a core and of 40 µs 29 %, for the same
+/// median lag …
+const NAP_LEAST: DurNs = DurNs::from_us(40);
 /// … and at most this, whatever the wait.
 const NAP_MOST: DurNs = DurNs::from_us(250);
 

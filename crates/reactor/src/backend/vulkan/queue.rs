@@ -1,0 +1,224 @@
+//! A completion queue: each submit ends with the store of the next number and the timeline's signal.
+//!
+//! Upholds invariants 2 (the timeline is the status), 5 (the device's queue is locked around a submit and
+//! nothing else), 7 and 8.
+
+use super::compute::Job;
+use super::device::{Inner, hold};
+use super::gate::Gate;
+use super::memory::VulkanLine;
+use super::store::Stores;
+use super::timeline::Timeline;
+use crate::{DurNs, MonoNs, Queue, Result, Slot, error};
+use ash::vk;
+use std::sync::{Arc, Mutex};
+
+/// A Vulkan queue whose completions are numbers.
+///
+/// Several may share one queue of the device: each has its own numbers, and the device's queue is locked
+/// only around a submit. Dropping it waits for nothing.
+pub struct VulkanQueue {
+    inner: Arc<Inner>,
+    queue: Arc<Mutex<vk::Queue>>,
+    timeline: Arc<Timeline>,
+    /// Taken only by `drop`.
+    stores: Option<Stores>,
+    line: Arc<VulkanLine>,
+    slot: Slot,
+    number: u64,
+    /// Others submit to the queue too, so that a number already stored covers less than all.
+    shared_with_owner: bool,
+    /// What the next submit waits for.
+    gate: Option<Arc<Timeline>>,
+    /// Gates that submitted work waits for, each until that work's number.
+    gates: Vec<(u64, Arc<Timeline>)>,
+    label: String,
+}
+
+impl VulkanQueue {
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        queue: Arc<Mutex<vk::Queue>>,
+        borrowed: Option<Option<vk::CommandPool>>,
+    ) -> Result<VulkanQueue> {
+        let (line, slot) = inner.place()?;
+        let timeline = Arc::new(Timeline::new(inner)?);
+        let stores = Stores::new(inner, borrowed.flatten(), line.clone(), slot)?;
+        Ok(VulkanQueue {
+            inner: inner.clone(),
+            queue,
+            timeline,
+            stores: Some(stores),
+            line,
+            slot,
+            number: 0,
+            shared_with_owner: borrowed.is_some(),
+            gate: None,
+            gates: Vec::new(),
+            label: format!("a queue of {}", inner.info.name),
+        })
+    }
+
+    /// Submits command buffers with the store of the next number behind them: that number.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost`, or a failed driver call: then nothing was submitted.
+    ///
+    /// # Safety
+    ///
+    /// The buffers are of this device and family, fully recorded, not pending unless recorded for
+    /// simultaneous use, and they and all they use stay as they are until the number is reached.
+    pub unsafe fn submit(&mut self, commands: &[vk::CommandBuffer]) -> Result<u64> {
+        self.submit_stored(commands)
+    }
+
+    /// Runs a job, which owns what the device uses: its number.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` for a job that is still running or of another device, `DeviceLost`, or a failed
+    /// driver call.
+    pub fn run(&mut self, job: &mut Job, seed: u32, rounds: u32) -> Result<u64> {
+        let commands = job.record(&self.inner, seed, rounds)?;
+        let number = self.submit_stored(&[commands])?;
+        job.submitted(self.timeline.clone(), number);
+        Ok(number)
+    }
+
+    /// Makes a gate: what is submitted from here on starts once it is opened.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` while an earlier gate has nothing submitted behind it, or a failed driver call.
+    pub fn gate(&mut self) -> Result<Gate> {
+        if self.gate.is_some() {
+            let doing = format!("gating {}", self.label);
+            return Err(error!(Misuse, doing, "submit something behind the last gate first"));
+        }
+        let timeline = Arc::new(Timeline::new(&self.inner)?);
+        self.gate = Some(timeline.clone());
+        Ok(Gate::new(timeline))
+    }
+
+    /// When the store of a number really happened, on the clock of
+    /// [`StdClock`](crate::host::std_host::StdClock); `None` before it did, for numbers over 1,024
+    /// stores old, and on devices whose clock can't be told on the host's
+    /// ([`VulkanDevice::store_times`](super::VulkanDevice::store_times)).
+    pub fn stored_at(&self, number: u64) -> Option<MonoNs> {
+        let reached = self.timeline.counter().is_ok_and(|counter| counter >= number);
+        let stamps = self.stores.as_ref()?.stamps.as_ref()?;
+        if reached { stamps.stored_at(number, self.number) } else { None }
+    }
+
+    fn submit_stored(&mut self, commands: &[vk::CommandBuffer]) -> Result<u64> {
+        let doing = || format!("submitting to {}", self.label);
+        let number = self.number + 1;
+        let timeline = &self.timeline;
+        if number >= self.inner.max_difference
+            && number - timeline.counter()? >= self.inner.max_difference
+        {
+            return Err(error!(Misuse, doing(), "more numbers are pending than the device allows"));
+        }
+        let Some(stores) = &mut self.stores else {
+            return Err(error!(Misuse, doing(), "the queue is closing"));
+        };
+        let store = stores.take(number, || timeline.counter())?;
+        let all: &[vk::CommandBuffer];
+        let single = [store];
+        let several: Vec<_>;
+        if commands.is_empty() {
+            all = &single;
+        } else {
+            several = commands.iter().copied().chain([store]).collect();
+            all = &several;
+        }
+        let (signals, numbers) = ([timeline.semaphore], [number]);
+        let wait = self.gate.as_ref().map(|gate| gate.semaphore);
+        let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
+        let mut values = vk::TimelineSemaphoreSubmitInfo::default()
+            .signal_semaphore_values(&numbers)
+            .wait_semaphore_values(&[1][..usize::from(wait.is_some())]);
+        let info = vk::SubmitInfo::default()
+            .command_buffers(all)
+            .signal_semaphores(&signals)
+            .wait_semaphores(wait.as_slice())
+            .wait_dst_stage_mask(&stages[..usize::from(wait.is_some())])
+            .push_next(&mut values);
+        let result = {
+            let queue = hold(&self.queue);
+            // SAFETY: the queue is held; the caller of `submit`, or the job, answers for its
+            // buffers, and `stores` and `gates` for ours; the timeline is kept until it is reached.
+            unsafe { self.inner.device.queue_submit(*queue, &[info], vk::Fence::null()) }
+        };
+        stores.give_back(number, store, result.is_ok());
+        result.map_err(|e| self.inner.failed(&doing(), "vkQueueSubmit", e))?;
+        self.number = number;
+        if let Some(gate) = self.gate.take() {
+            self.gates.push((number, gate));
+        }
+        if !self.gates.is_empty() {
+            let reached = self.timeline.counter()?;
+            self.gates.retain(|&(number, _)| number > reached);
+        }
+        Ok(number)
+    }
+}
+
+impl Queue for VulkanQueue {
+    type Line = VulkanLine;
+
+    fn line(&self) -> &Arc<VulkanLine> {
+        &self.line
+    }
+
+    fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    fn store_next(&mut self) -> Result<u64> {
+        match self.number {
+            // Each submit of ours stores its number.
+            number if number > 0 && !self.shared_with_owner => Ok(number),
+            _ => self.submit_stored(&[]),
+        }
+    }
+
+    fn status(&mut self, number: u64) -> Result<bool> {
+        Ok(self.timeline.counter()? >= number)
+    }
+
+    fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
+        self.timeline.wait(number, bound)
+    }
+
+    fn confirm(&mut self, number: u64) -> Result<()> {
+        // A wait that is already over, and a submit of nothing: drivers check for a loss in both.
+        self.timeline.wait(number, DurNs(0))?;
+        let queue = hold(&self.queue);
+        // SAFETY: the queue is held; there is nothing in the submit.
+        unsafe { self.inner.device.queue_submit(*queue, &[], vk::Fence::null()) }
+            .map_err(|e| self.inner.failed("asking for a loss", "vkQueueSubmit", e))
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+}
+
+impl Drop for VulkanQueue {
+    fn drop(&mut self) {
+        let kept = (self.stores.take(), std::mem::take(&mut self.gates), self.gate.take());
+        if !self.timeline.counter().is_ok_and(|counter| counter >= self.number) {
+            self.inner.bury(self.timeline.clone(), self.number, Box::new(kept));
+        }
+        self.inner.sweep();
+    }
+}
+
+impl std::fmt::Debug for VulkanQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let label = &self.label;
+        f.debug_struct("VulkanQueue").field("label", label).field("number", &self.number).finish()
+    }
+}
