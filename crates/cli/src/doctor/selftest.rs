@@ -4,6 +4,7 @@ use super::{Finding, State};
 use crate::args::{DeviceChoice, Kind};
 use crate::run::devices::{Opened, StepDevice, StepQueue, open};
 use crate::workload::Step;
+use gpu_async_reactor::backend::vulkan::VulkanDevice;
 use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
 use gpu_async_reactor::{
     CompletionLine, DurNs, OnThread, Queue as _, QueuePort, Result, error, reached, run_inline,
@@ -12,37 +13,56 @@ use gpu_async_reactor::{
 
 const DEADLINE: DurNs = DurNs::from_ms(5_000);
 
-/// Opens each kind of device, and tests what opens.
+/// Opens each device there is, and tests what opens.
 pub(super) fn test_all() -> Vec<Finding> {
     let mut findings = Vec::new();
     for kind in Kind::ALL {
-        match open(DeviceChoice { kind, index: None }, None) {
-            Ok(Opened::Sim(device)) => test(kind, &device, &mut findings),
-            Err(e) => {
-                let advice = "the devices that are there are used";
-                findings.push(Finding::missing("device", kind.name(), e.to_string(), advice));
+        if kind != Kind::Vulkan {
+            test(kind.name(), DeviceChoice { kind, index: None }, &mut findings);
+            continue;
+        }
+        match VulkanDevice::list() {
+            Ok(devices) if devices.is_empty() => {
+                findings.push(missing("vulkan", "the loader is there and lists no device"));
             }
+            Ok(devices) => {
+                for info in devices {
+                    let choice = DeviceChoice { kind, index: Some(info.index) };
+                    test(&format!("vulkan:{}", info.index), choice, &mut findings);
+                }
+            }
+            Err(e) => findings.push(missing("vulkan", &e.to_string())),
         }
     }
     findings
 }
 
-fn test<D: StepDevice>(kind: Kind, device: &D, findings: &mut Vec<Finding>) {
-    let about = device.about();
-    findings.push(Finding::ok("device", kind.name(), about.name.clone()));
-    let tested = self_test(device);
-    findings.push(match tested {
+fn missing(name: &str, why: &str) -> Finding {
+    Finding::missing("device", name, why, "the devices that are there are used")
+}
+
+fn test(name: &str, choice: DeviceChoice, findings: &mut Vec<Finding>) {
+    match open(choice, None) {
+        Ok(Opened::Sim(device)) => test_open(name, &device, findings),
+        Ok(Opened::Vulkan(device)) => test_open(name, &device, findings),
+        Err(e) => findings.push(missing(name, &e.to_string())),
+    }
+}
+
+fn test_open<D: StepDevice>(name: &str, device: &D, findings: &mut Vec<Finding>) {
+    findings.push(Finding::ok("device", name, device.about().name.clone()));
+    findings.push(match self_test(device) {
         Ok(()) => Finding::ok(
             "self-test",
-            kind.name(),
+            name,
             "ran a step, stored a number, the word changed, the status agrees, the result is right",
         ),
         Err(e) => Finding {
             kind: "self-test",
-            name: kind.name().to_owned(),
+            name: name.to_owned(),
             state: State::Failed,
             found: e.to_string(),
-            advice: Some(format!("don't use --device {} here", kind.name())),
+            advice: Some(format!("don't use --device {name} here")),
         },
     });
 }

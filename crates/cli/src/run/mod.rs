@@ -39,6 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let stop = stop_on_ctrl_c()?;
     match opened {
         Opened::Sim(device) => run_on(&device, &passed, args, &work, file, &stop),
+        Opened::Vulkan(device) => run_on(&device, &passed, args, &work, file, &stop),
     }
 }
 

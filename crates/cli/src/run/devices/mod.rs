@@ -1,6 +1,7 @@
 //! The devices that a run can use, and which one it takes.
 
 mod sim;
+pub(crate) mod vulkan;
 
 use crate::args::{DeviceChoice, Kind, SimFault};
 use crate::exit::Failure;
@@ -8,6 +9,7 @@ use crate::workload::Step;
 use gpu_async_reactor::{HostCaps, MonoNs, Queue, Result, error};
 
 pub(crate) use sim::Sim;
+pub(crate) use vulkan::Vulkan;
 
 /// What is said about a device.
 #[derive(Clone, Debug)]
@@ -42,6 +44,7 @@ pub(crate) trait StepQueue: Queue {
 /// A device of one of the kinds there are.
 pub(crate) enum Opened {
     Sim(Sim),
+    Vulkan(Vulkan),
 }
 
 /// The device to use, and one line on each kind that is not.
@@ -82,6 +85,9 @@ pub(crate) fn open(choice: DeviceChoice, fault: Option<SimFault>) -> Result<Open
                 format!("there is one simulated device, sim:0, and no sim:{index}")
             )),
         },
-        _ => Err(not_yet("`gpu-reactor doctor` says what this machine has")),
+        Kind::Vulkan => Vulkan::open(choice.index).map(Opened::Vulkan),
+        Kind::Cuda | Kind::Hip | Kind::Metal => {
+            Err(not_yet("`gpu-reactor doctor` says what this machine has"))
+        }
     }
 }

@@ -1,0 +1,171 @@
+//! A Vulkan device: a compute shader whose rounds are calibrated to the lengths that steps ask for.
+
+use super::{About, StepDevice, StepQueue};
+use crate::workload::Step;
+use gpu_async_reactor::backend::vulkan::{
+    DeviceInfo, DeviceKind, Job, Kernel, VulkanDevice, VulkanLine, VulkanQueue,
+};
+use gpu_async_reactor::host::std_host::StdClock;
+use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, Slot, error};
+use std::sync::Arc;
+
+/// Invocations of the shader: one workgroup, so that steps of several queues can run side by side.
+const ELEMENTS: u32 = 64;
+/// A calibration run that takes longer than this is a device that hangs.
+const DEADLINE: DurNs = DurNs::from_ms(5_000);
+
+pub(crate) struct Vulkan {
+    device: VulkanDevice,
+    kernel: Kernel,
+    about: About,
+    rounds_per_us: f64,
+}
+
+impl Vulkan {
+    /// Opens a device of the loader's list, or the best one.
+    pub(crate) fn open(index: Option<usize>) -> Result<Vulkan> {
+        let device = match index {
+            Some(index) => VulkanDevice::open(index)?,
+            None => VulkanDevice::open_best()?,
+        };
+        let kernel = device.kernel()?;
+        let no_store_times = device.store_times().is_none().then(|| {
+            "the driver can't tell the device's clock on the host's (VK_EXT_calibrated_timestamps)"
+                .to_owned()
+        });
+        let about = About {
+            name: describe(device.info()),
+            simulated: false,
+            no_store_times,
+            caps: HostCaps { flag_wait: Ok(()) },
+        };
+        let rounds_per_us = calibrate(&device, &kernel)?;
+        Ok(Vulkan { device, kernel, about, rounds_per_us })
+    }
+}
+
+/// A device's name, what it is, and its driver.
+pub(crate) fn describe(info: &DeviceInfo) -> String {
+    let kind = match info.kind {
+        DeviceKind::Discrete => "discrete GPU",
+        DeviceKind::Integrated => "integrated GPU",
+        DeviceKind::Virtual => "virtual GPU",
+        DeviceKind::Cpu => "software on the host's CPU",
+        _ => "other device",
+    };
+    let (major, minor, _) = info.api;
+    format!(
+        "{} (vulkan:{}, {kind}, Vulkan {major}.{minor}, {})",
+        info.name, info.index, info.driver
+    )
+}
+
+/// Rounds of the shader in a microsecond: from the difference of two lengths, so that what a submit
+/// costs whatever its length is not in it; the best of a few, since others use the machine too.
+fn calibrate(device: &VulkanDevice, kernel: &Kernel) -> Result<f64> {
+    const SHORT: u32 = 50_000;
+    let mut queue = device.queue()?;
+    let mut job = kernel.job(ELEMENTS)?;
+    let mut best = |rounds: u32| -> Result<u64> {
+        let mut best = u64::MAX;
+        for seed in 0..5 {
+            best = best.min(timed(&mut queue, &mut job, seed, rounds)?);
+        }
+        Ok(best)
+    };
+    best(1_000)?; // the first run compiles the shader
+    let short = best(SHORT)?;
+    // A fast device needs longer runs before the difference says something.
+    for times in [10, 100, 1_000] {
+        let span = best(SHORT * times)?.saturating_sub(short);
+        if span > 500_000 || times == 1_000 {
+            return Ok(f64::from(SHORT * (times - 1)) * 1_000.0 / span.max(1) as f64);
+        }
+    }
+    Ok(f64::from(SHORT))
+}
+
+fn timed(queue: &mut VulkanQueue, job: &mut Job, seed: u32, rounds: u32) -> Result<u64> {
+    let clock = StdClock::new();
+    let begin = clock.monotonic_ns();
+    let number = queue.run(job, seed, rounds)?;
+    if !queue.block(number, DEADLINE)? {
+        return Err(error!(DeviceHang, format!("calibrating {}", queue.label()), DEADLINE));
+    }
+    Ok(clock.monotonic_ns().since(begin).0)
+}
+
+impl StepDevice for Vulkan {
+    type Queue = VulkanSteps;
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn queue(&self, index: usize, _steps: usize) -> Result<VulkanSteps> {
+        Ok(VulkanSteps {
+            queue: self.device.queue()?,
+            job: self.kernel.job(ELEMENTS)?,
+            index: index as u32,
+            rounds_per_us: self.rounds_per_us,
+            rounds: 0,
+        })
+    }
+}
+
+pub(crate) struct VulkanSteps {
+    queue: VulkanQueue,
+    job: Job,
+    index: u32,
+    rounds_per_us: f64,
+    /// Of the last step submitted.
+    rounds: u32,
+}
+
+impl VulkanSteps {
+    /// Unlike that of the step before, whose result would otherwise pass for this one's.
+    fn seed(&self, step: usize) -> u32 {
+        (self.index << 24) ^ step as u32
+    }
+}
+
+impl StepQueue for VulkanSteps {
+    fn submit_step(&mut self, index: usize, step: &Step) -> Result<u64> {
+        self.rounds = ((step.us as f64 * self.rounds_per_us) as u32).max(1);
+        let seed = self.seed(index);
+        self.queue.run(&mut self.job, seed, self.rounds)
+    }
+
+    fn verify_step(&mut self, index: usize) -> Result<bool> {
+        self.job.verify(self.seed(index), self.rounds)
+    }
+
+    fn stored_at(&self, number: u64) -> Option<MonoNs> {
+        self.queue.stored_at(number)
+    }
+}
+
+impl Queue for VulkanSteps {
+    type Line = VulkanLine;
+    fn line(&self) -> &Arc<VulkanLine> {
+        self.queue.line()
+    }
+    fn slot(&self) -> Slot {
+        self.queue.slot()
+    }
+    fn store_next(&mut self) -> Result<u64> {
+        self.queue.store_next()
+    }
+    fn status(&mut self, number: u64) -> Result<bool> {
+        self.queue.status(number)
+    }
+    fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
+        self.queue.block(number, bound)
+    }
+    fn confirm(&mut self, number: u64) -> Result<()> {
+        self.queue.confirm(number)
+    }
+    fn label(&self) -> &str {
+        self.queue.label()
+    }
+}
