@@ -52,6 +52,9 @@ pub(crate) fn page(results: &[PlanResult], facts: &Facts) -> String {
     fact("date", &facts.date);
     fact("version", concat!("gpu-reactor ", env!("CARGO_PKG_VERSION")));
     fact("work", &facts.work);
+    if let Some(note) = &device.note {
+        fact("note", note);
+    }
     if facts.work.contains("batcher") {
         fact("cost model", COST_MODEL);
     }

@@ -17,6 +17,9 @@ pub(crate) fn opening(facts: &Facts, passed: &[String], say: Say<'_>) {
     if facts.device.simulated {
         say("SIMULATED: these numbers say how the host waits, and nothing about a GPU");
     }
+    if let Some(note) = &facts.device.note {
+        say(&format!("note:     {note}"));
+    }
     if let Some(why) = &facts.device.no_store_times {
         say(&format!("wake lag: unknown, {why}"));
     }

@@ -19,6 +19,8 @@ pub(crate) struct About {
     /// Why the time of a store is not known, or nothing where it is.
     pub(crate) no_store_times: Option<String>,
     pub(crate) caps: HostCaps,
+    /// What to know before the numbers are read.
+    pub(crate) note: Option<String>,
 }
 
 /// An open device. Duties of an implementer: `about` never leaves out that a device is simulated

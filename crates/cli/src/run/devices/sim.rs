@@ -32,6 +32,7 @@ impl Sim {
             simulated: true,
             no_store_times: None,
             caps: HostCaps { flag_wait: Ok(()) },
+            note: None,
         };
         let device = SimDevice::start(SimOptions { faults, ..SimOptions::default() });
         Sim { device, about, wrong_at: wrong.map(|fault| fault.number) }

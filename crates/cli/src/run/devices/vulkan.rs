@@ -6,8 +6,8 @@ use gpu_async_reactor::backend::vulkan::{
     DeviceInfo, DeviceKind, Job, Kernel, VulkanDevice, VulkanLine, VulkanQueue,
 };
 use gpu_async_reactor::host::std_host::StdClock;
-use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, Slot, error};
-use std::sync::Arc;
+use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, Slot, error, reached};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Invocations of the shader: one workgroup, so that steps of several queues can run side by side.
 const ELEMENTS: u32 = 64;
@@ -15,10 +15,17 @@ const ELEMENTS: u32 = 64;
 const DEADLINE: DurNs = DurNs::from_ms(5_000);
 
 pub(crate) struct Vulkan {
+    /// The device, opened once, or for a software device once for each queue.
+    opened: Mutex<Vec<Open>>,
+    about: About,
+    index: usize,
+    software: bool,
+    rounds_per_us: f64,
+}
+
+struct Open {
     device: VulkanDevice,
     kernel: Kernel,
-    about: About,
-    rounds_per_us: f64,
 }
 
 impl Vulkan {
@@ -29,6 +36,7 @@ impl Vulkan {
             None => VulkanDevice::open_best()?,
         };
         let kernel = device.kernel()?;
+        let (index, software) = (device.info().index, device.info().kind == DeviceKind::Cpu);
         let no_store_times = device.store_times().is_none().then(|| {
             "the driver can't tell the device's clock on the host's (VK_EXT_calibrated_timestamps)"
                 .to_owned()
@@ -38,9 +46,29 @@ impl Vulkan {
             simulated: false,
             no_store_times,
             caps: HostCaps { flag_wait: Ok(()) },
+            note: software.then(|| {
+                "a software device runs on the host's cores: lag includes waiting for a core, and the \
+                 more queues, the more of it"
+                    .to_owned()
+            }),
         };
         let rounds_per_us = calibrate(&device, &kernel)?;
-        Ok(Vulkan { device, kernel, about, rounds_per_us })
+        let opened = Mutex::new(vec![Open { device, kernel }]);
+        Ok(Vulkan { opened, about, index, software, rounds_per_us })
+    }
+
+    /// Mesa's software device has one queue, and a submit to it blocks while it runs a step; opened
+    /// again, it runs steps side by side as a device with several queues does.
+    fn place(&self, index: usize) -> Result<(VulkanQueue, Job)> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = if self.software { index } else { 0 };
+        while opened.len() <= place {
+            let device = VulkanDevice::open(self.index)?;
+            let kernel = device.kernel()?;
+            opened.push(Open { device, kernel });
+        }
+        let Open { device, kernel } = &opened[place];
+        Ok((device.queue()?, kernel.job(ELEMENTS)?))
     }
 }
 
@@ -103,12 +131,15 @@ impl StepDevice for Vulkan {
     }
 
     fn queue(&self, index: usize, _steps: usize) -> Result<VulkanSteps> {
+        let (queue, job) = self.place(index)?;
         Ok(VulkanSteps {
-            queue: self.device.queue()?,
-            job: self.kernel.job(ELEMENTS)?,
+            queue,
+            job,
+            software: self.software,
             index: index as u32,
             rounds_per_us: self.rounds_per_us,
             rounds: 0,
+            asked: (0, 0),
         })
     }
 }
@@ -117,12 +148,28 @@ pub(crate) struct VulkanSteps {
     queue: VulkanQueue,
     job: Job,
     index: u32,
+    /// The device's threads share the host's cores.
+    software: bool,
     rounds_per_us: f64,
     /// Of the last step submitted.
     rounds: u32,
+    /// The number last asked about in vain, and how often.
+    asked: (u64, u32),
 }
 
 impl VulkanSteps {
+    /// The device's threads run on the host's cores: one that has stored its word and not yet signalled
+    /// was put off its core, and so is one that a host asks again and again.
+    fn give_way(&mut self, number: u64) {
+        let (line, slot) = (self.queue.line(), self.queue.slot());
+        self.asked = if self.asked.0 == number { (number, self.asked.1 + 1) } else { (number, 1) };
+        if reached((**line).as_ref(), slot, number) {
+            std::thread::sleep(std::time::Duration::from_micros(10));
+        } else if self.asked.1 > 4 {
+            std::thread::yield_now();
+        }
+    }
+
     /// Unlike that of the step before, whose result would otherwise pass for this one's.
     fn seed(&self, step: usize) -> u32 {
         (self.index << 24) ^ step as u32
@@ -157,7 +204,11 @@ impl Queue for VulkanSteps {
         self.queue.store_next()
     }
     fn status(&mut self, number: u64) -> Result<bool> {
-        self.queue.status(number)
+        let done = self.queue.status(number)?;
+        if self.software && !done {
+            self.give_way(number);
+        }
+        Ok(done)
     }
     fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
         self.queue.block(number, bound)
