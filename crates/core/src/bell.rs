@@ -54,11 +54,11 @@ impl Bell {
         self.unparker.wake();
     }
 
-    /// Rings a device's word for a group of lines, with a number never used before on it. This is
-    /// what a backend makes its device do; a simulated one calls it.
+    /// Rings a device's word for a group of lines, with a number never used before on it: what a
+    /// device does behind its store, and a simulated one by calling this. It is a store and nothing
+    /// else, for a device wakes no thread.
     pub fn ring_group(&self, group: Slot, number: u64) {
         self.line().store(group, number);
-        self.unparker.wake();
     }
 
     /// What [`ring`](Bell::ring) calls to end a sleep in the kernel; the caller looks at the words

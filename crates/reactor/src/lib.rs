@@ -9,3 +9,8 @@ pub use gpu_async_reactor_core::*;
 
 pub mod backend;
 pub mod host;
+
+/// The examples of README, compiled and run as its readers would.
+#[cfg(all(doctest, feature = "sim"))]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -284,7 +284,9 @@ mod loom_tests {
             };
             let mut found = drain(&set);
             check(&found);
-            wakers.map(|waker| waker.join().unwrap());
+            for waker in wakers {
+                waker.join().unwrap();
+            }
             found.extend(drain(&set));
             found.sort_unstable();
             assert_eq!(found, [0, 1]);
