@@ -86,6 +86,44 @@ fn run_awaits_and_verifies_every_step_under_each_plan() {
     assert!(value(&rows, "flag:park_us=1000,backstop_us=20000+predict", "sleeps") > 0.0);
 }
 
+/// On a real driver, where there is one; `GPU_REACTOR_REQUIRE_VULKAN=1` makes its lack a failure.
+#[test]
+fn run_on_vulkan_verifies_every_step() {
+    let args = ["run", "--device", "vulkan", "--queues", "2", "--steps", "20", "--json"];
+    let output = run("vulkan", &args);
+    let err = text(&output.stderr);
+    let required = std::env::var_os("GPU_REACTOR_REQUIRE_VULKAN").is_some_and(|value| value == "1");
+    if output.status.code() == Some(2) && !required {
+        one_line(&output, 2, &[]);
+        eprintln!("SKIPPED run_on_vulkan_verifies_every_step: {}", err.trim());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let rows = rows(&output);
+    for case in [
+        "block",
+        "poll",
+        "flag:park_us=1000,backstop_us=20000",
+        "flag:park_us=1000,backstop_us=20000+predict",
+    ] {
+        assert_eq!(value(&rows, case, "waits"), 40.0);
+        assert_eq!(value(&rows, case, "verified"), 40.0);
+    }
+    assert!(rows.iter().all(|row| row["simulated"] == false));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let args = ["run", "--device", "sim", "--queues", "1", "--steps", "20", "--plan", "poll"];
+    let mut command = command("pipe", &args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn the_default_is_run_and_says_what_it_chose_and_wrote() {
     let args = [

@@ -64,7 +64,8 @@ fn run_on<D: StepDevice>(
             work.mean_us() / 1_000.0
         ),
     };
-    let say = |line: &str| if args.json { eprintln!("{line}") } else { println!("{line}") };
+    let say =
+        |line: &str| if args.json { eprintln!("{line}") } else { crate::sys::outln!("{line}") };
     report::text::opening(&facts, passed, &say);
 
     let plans = plans(args, about, &say)?;
@@ -129,7 +130,7 @@ fn one_plan<D: StepDevice>(
     stop: &AtomicBool,
 ) -> Result<PlanResult, Failure> {
     let done = AtomicU64::new(0);
-    let shared = Shared { bands, deadline: DurNs::from_ms(args.deadline_ms), stop, done: &done };
+    let shared = Shared { bands, deadline: deadline(args, work), stop, done: &done };
     let total = u64::from(args.queues) * u64::from(args.steps);
     if !std::io::stderr().is_terminal() {
         return Ok(drive::drive(device, &work.queues, &shared)?);
@@ -153,6 +154,14 @@ fn one_plan<D: StepDevice>(
         shown.thread().unpark();
         Ok(result?)
     })
+}
+
+/// After how long a wait is given up.
+fn deadline(args: &RunArgs, work: &Workload) -> DurNs {
+    let longest = work.queues.iter().flatten().map(|step| step.us).max().unwrap_or(0);
+    let by_default =
+        DurNs::from_us(4 * u64::from(args.queues) * longest).max(DurNs::from_ms(5_000));
+    args.deadline_ms.map_or(by_default, DurNs::from_ms)
 }
 
 fn exit_of(result: &PlanResult, stop: &AtomicBool) -> Exit {

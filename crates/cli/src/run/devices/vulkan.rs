@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Invocations of the shader: one workgroup, so that steps of several queues can run side by side.
 const ELEMENTS: u32 = 64;
+/// A software device is opened at most this often; more queues share.
+const OPENED_MOST: usize = 16;
 /// A calibration run that takes longer than this is a device that hangs.
 const DEADLINE: DurNs = DurNs::from_ms(5_000);
 
@@ -61,7 +63,7 @@ impl Vulkan {
     /// again, it runs steps side by side as a device with several queues does.
     fn place(&self, index: usize) -> Result<(VulkanQueue, Job)> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = if self.software { index } else { 0 };
+        let place = if self.software { index % OPENED_MOST } else { 0 };
         while opened.len() <= place {
             let device = VulkanDevice::open(self.index)?;
             let kernel = device.kernel()?;
