@@ -112,6 +112,52 @@ fn run_on_vulkan_verifies_every_step() {
     assert!(rows.iter().all(|row| row["simulated"] == false));
 }
 
+/// What the plans are for, on steps of a millisecond. Other work on the machine can spoil a run, so one
+/// of five has to show it.
+#[cfg(target_os = "linux")]
+#[test]
+fn prediction_costs_a_tenth_of_polling_and_a_flag_half_with_the_lag_kept_short() {
+    let flag = "flag:park_us=1000,backstop_us=20000";
+    let predict =
+        format!("{flag}+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=3");
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "1",
+        "--steps",
+        "200",
+        "--step-us",
+        "1000",
+        "--json",
+        "--plan",
+        "poll",
+        "--plan",
+        flag,
+        "--plan",
+        &predict,
+    ];
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let output = run("shares", &args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let rows = rows(&output);
+        let of = |case: &str, metric: &str| {
+            let row = rows.iter().find(|row| row["case"] == *case && row["metric"] == *metric);
+            row.unwrap()["value"].as_f64().unwrap()
+        };
+        let poll = of("poll", "cpu_per_wait_ns");
+        let shares = [&predict, flag].map(|case| of(case, "cpu_per_wait_ns") / poll);
+        let lags = [&predict, flag].map(|case| of(case, "lag_p50_ns"));
+        if shares[0] <= 0.1 && shares[1] <= 0.5 && lags.iter().all(|lag| *lag < 50_000.0) {
+            return;
+        }
+        seen.push((shares, lags));
+    }
+    panic!("(predict, flag) as shares of poll's CPU, and median lags in ns: {seen:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
