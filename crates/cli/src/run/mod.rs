@@ -71,8 +71,8 @@ fn run_on<D: StepDevice>(
     let plans = plans(args, about, &say)?;
     let mut results = Vec::new();
     let mut exit = Exit::Done;
-    for bands in &plans {
-        let result = one_plan(device, bands, args, work, stop)?;
+    for (bands, name) in plans.iter().zip(stats::names(&plans)) {
+        let result = one_plan(device, (bands, &name), args, work, stop)?;
         if args.json {
             report::json::rows(&result, &facts);
         }
@@ -124,13 +124,13 @@ fn plans(
 
 fn one_plan<D: StepDevice>(
     device: &D,
-    bands: &WaitBands,
+    (bands, name): (&WaitBands, &str),
     args: &RunArgs,
     work: &Workload,
     stop: &AtomicBool,
 ) -> Result<PlanResult, Failure> {
     let done = AtomicU64::new(0);
-    let shared = Shared { bands, deadline: deadline(args, work), stop, done: &done };
+    let shared = Shared { bands, name, deadline: deadline(args, work), stop, done: &done };
     let total = u64::from(args.queues) * u64::from(args.steps);
     if !std::io::stderr().is_terminal() {
         return Ok(drive::drive(device, &work.queues, &shared)?);
