@@ -225,6 +225,39 @@ fn no_lock_is_held_while_a_waker_runs() {
     assert_eq!(woken.recv_timeout(PATIENCE), Ok(1));
 }
 
+#[test]
+fn a_waker_that_panics_takes_no_other_watch_with_it() {
+    struct Broken(mpsc::Sender<usize>);
+    impl Wake for Broken {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(99);
+            std::panic::resume_unwind(Box::new("a waker's own panic"));
+        }
+    }
+    let watcher = Watcher::new(None);
+    let line = Arc::new(CompletionLine::new());
+    let (send, woken) = mpsc::channel();
+    // Its panic comes first in a pass over the slots, and once more as it registers for what is done.
+    for round in 1..=2 {
+        let broken = Waker::from(Arc::new(Broken(send.clone())));
+        let mut first = Box::pin(watcher.watch(line.clone(), Slot::ALL[0], round));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&broken)).is_pending());
+        let mut watches: Vec<_> = (0..14)
+            .map(|n| Box::pin(watcher.watch(line.clone(), Slot::ALL[1 + n / 2], round)))
+            .collect();
+        for (n, watch) in watches.iter_mut().enumerate() {
+            let waker = Waker::from(Arc::new(Notes(send.clone(), n)));
+            assert!(watch.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        for slot in Slot::ALL {
+            line.store(slot, round);
+        }
+        let mut seen: Vec<_> = (0..15).map(|_| woken.recv_timeout(PATIENCE).unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..14).chain([99]).collect::<Vec<_>>());
+    }
+}
+
 /// Invariant 12: a watcher that has worked and has nothing in flight is never scheduled.
 #[test]
 #[cfg(target_os = "linux")]

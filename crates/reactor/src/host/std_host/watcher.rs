@@ -170,6 +170,10 @@ impl Future for Watch {
         if start {
             start_thread(&this.door);
         }
+        // Posted, then looked at again (invariant 4): a thread that can't be had takes no letter.
+        if this.door.threadless.load(Ordering::Acquire) {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 }
@@ -205,37 +209,82 @@ fn start_thread(door: &Arc<Door>) {
     }
 }
 
+/// One watch, as the thread has it.
+struct Entry<'r> {
+    ready: Ready<'r, 'static, StdClock>,
+    /// The same waker that the reactor wakes.
+    waker: Waker,
+}
+
+/// The watches by their ids.
+type Watches<'r> = HashMap<u64, Entry<'r>>;
+
 /// The thread: takes the letters, turns the reactor, and ends when the last handle is gone.
 fn run(door: &Door) {
     let clock = StdClock::new();
     let reactor = Reactor::with_bell(clock, door.bell.clone());
     let mut idle = StdIdle::new(clock, door.word_wait);
-    let mut watches: HashMap<u64, Ready<'_, 'static, StdClock>> = HashMap::new();
+    let mut watches = Watches::new();
     let mut letters = Vec::new();
     // Whoever holds a handle may register: that is no stall.
     let _outside = reactor.outside();
     loop {
         std::mem::swap(&mut letters, &mut door.inbox().letters);
         for letter in letters.drain(..) {
-            match letter {
-                Letter::Forget { id } => drop(watches.remove(&id)),
-                Letter::Watch { id, line, slot, target, waker } => {
-                    let ready = watches
-                        .entry(id)
-                        .or_insert_with(|| reactor.ready_shared(line, slot, target, None));
-                    // The reactor wakes the caller's own waker; done already is woken here.
-                    if Pin::new(ready).poll(&mut Context::from_waker(&waker)).is_ready() {
-                        watches.remove(&id);
-                        waker.wake();
-                    }
-                }
-            }
+            // One by one: a waker that panics takes no other letter with it.
+            let _ = survive(|| take(letter, &reactor, &mut watches));
         }
         if door.handles.load(Ordering::Acquire) == 0 {
             return;
         }
         // Can't stall, for `_outside` lives. A letter posted since the swap has rung the bell, which
         // ends the turn's idle.
-        let _ = reactor.turn(&mut idle, PARK_BOUND, watches.len());
+        let turned = survive(|| drop(reactor.turn(&mut idle, PARK_BOUND, watches.len())));
+        if turned.is_err() {
+            look_again(&mut watches);
+        }
     }
+}
+
+/// Does what a letter asks for.
+fn take<'r>(letter: Letter, reactor: &'r Reactor<'static, StdClock>, watches: &mut Watches<'r>) {
+    match letter {
+        Letter::Forget { id } => drop(watches.remove(&id)),
+        Letter::Watch { id, line, slot, target, waker } => {
+            let ready = match watches.remove(&id) {
+                Some(Entry { ready, .. }) => ready,
+                None => reactor.ready_shared(line, slot, target, None),
+            };
+            // The reactor wakes the caller's own waker; done already is woken here.
+            let mut entry = Entry { ready, waker };
+            if entry.is_ready() {
+                entry.waker.wake();
+            } else {
+                watches.insert(id, entry);
+            }
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn is_ready(&mut self) -> bool {
+        Pin::new(&mut self.ready).poll(&mut Context::from_waker(&self.waker)).is_ready()
+    }
+}
+
+/// A waker panicked in the middle of a pass, and took along the wakes that were still due (invariant
+/// 8): each watch is looked at, and registered again or woken.
+fn look_again(watches: &mut Watches<'_>) {
+    watches.retain(|_, entry| {
+        let pending = !entry.is_ready();
+        if !pending {
+            let _ = survive(|| entry.waker.wake_by_ref());
+        }
+        pending
+    });
+}
+
+/// Runs somebody else's code, whose panic is theirs alone: the thread serves every other watch too.
+fn survive(run: impl FnOnce()) -> thread::Result<()> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run))
 }
