@@ -102,4 +102,28 @@ pub fn idle<C: Clock, I: Idle>(clock: &C, idle: &mut I) {
         line.store(Slot::ALL[i], 2);
     }
     assert!(!idle.park_lines(&LineSet::new(&[]), DurNs(1)), "no line was ready");
+
+    // Invariant 4: a wake from another thread ends a sleep, whether it came before it or during it.
+    let Some(unparker) = idle.unparker().cloned() else { return };
+    for before in [true, false] {
+        let wake = unparker.clone();
+        let other = std::thread::spawn(move || {
+            if !before {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            wake.wake();
+        });
+        let during = if before {
+            other.join().unwrap();
+            None
+        } else {
+            Some(other)
+        };
+        let start = clock.monotonic_ns();
+        idle.sleep_until(start + DurNs(60_000_000_000));
+        assert!(clock.monotonic_ns().since(start) < PATIENCE, "slept on (woken before: {before})");
+        if let Some(other) = during {
+            other.join().unwrap();
+        }
+    }
 }

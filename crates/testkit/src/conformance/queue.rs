@@ -2,8 +2,10 @@
 
 use gpu_async_reactor_core::{
     Clock, DurNs, DynExecutor, ErrorCode, Idle, MonoNs, OnThread, Outcome, Park, PointTable, Queue,
-    QueuePort, Reactor, Timer, WaitPlan, reached, run_inline, wait,
+    QueuePort, Reactor, Result, Slot, Timer, WaitPlan, reached, run_inline, wait,
 };
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 /// What a suite needs of a device.
 pub trait Rig {
@@ -104,25 +106,81 @@ pub fn plans<R: Rig>(rig: &mut R) {
     }
 }
 
-/// A thousand and one waits pending on one queue: all end, and the submitter is not held up.
+/// A thousand and one waits pending on one queue, before any of their work is submitted: all end, and
+/// the submitter is not held up by them.
 pub fn pending_waits<R: Rig>(rig: &mut R) {
     const WAITS: u64 = 1_001;
     let mut queue = rig.queue();
-    let line = queue.line().clone();
-    let clock = rig.clock();
-    // Something long in front, so that all of them are pending at once.
-    rig.submit(&mut queue, DurNs::from_ms(50));
-    let numbers: Vec<_> = (0..WAITS).map(|_| rig.submit(&mut queue, DurNs(1_000))).collect();
-    assert_eq!(numbers, (2..WAITS + 2).collect::<Vec<_>>());
-    let plan: WaitPlan = "flag:park_us=200,backstop_us=5000".parse().unwrap();
-    for &number in [500, 1, 1_000, 999].iter().map(|&at: &usize| &numbers[at]) {
-        let mut port =
-            QueuePort::new(&mut queue, (*line).as_ref(), OnThread(rig.idle()), clock.clone())
-                .number(number)
-                .within(PATIENCE);
-        run_inline(wait(&plan, None, &mut port, &clock, &clock)).unwrap();
+    let (line, slot, label) = (queue.line().clone(), queue.slot(), queue.label().to_owned());
+    let word = (*line).as_ref();
+    // Something long in front: a submitter that waited for the device would find it done.
+    rig.submit(&mut queue, DurNs::from_ms(400));
+    let queue = RefCell::new(queue);
+    let reactor = Reactor::new(rig.clock());
+    let plan: WaitPlan = "flag:park_us=5000,backstop_us=50000".parse().unwrap();
+    let ended = Cell::new(0);
+    let mut idle = rig.idle();
+    let mut executor = DynExecutor::new();
+    for number in 2..WAITS + 2 {
+        let (queue, line, label) = (&queue, line.clone(), &*label);
+        let shared = SharedQueue { queue, line, slot, label };
+        let (reactor, ended, plan) = (&reactor, &ended, &plan);
+        executor.spawn_dyn(async move {
+            let port = QueuePort::new(shared, word, reactor, reactor);
+            let mut port = port.number(number).within(PATIENCE);
+            wait(plan, None, &mut port, reactor, reactor)
+                .await
+                .unwrap_or_else(|error| panic!("wait for {number}: {error}"));
+            let done = port.queue().status(number).unwrap();
+            assert!(done, "{number}: Ok before the status said done");
+            ended.set(ended.get() + 1);
+        });
     }
-    assert!(queue.status(WAITS + 1).unwrap());
+    let (rig, queue, reactor, ended) = (&mut *rig, &queue, &reactor, &ended);
+    executor.spawn_dyn(async move {
+        assert_eq!(reactor.pending().0 as u64, WAITS, "waits pending");
+        for number in 2..WAITS + 2 {
+            assert_eq!(rig.submit(&mut queue.borrow_mut(), DurNs(1_000)), number);
+        }
+        assert!(!queue.borrow_mut().status(1).unwrap(), "submitting waited for the device");
+    });
+    executor.run(reactor, &mut idle, DurNs::from_us(200)).unwrap();
+    drop(executor);
+    assert_eq!(ended.get(), WAITS, "waits ended");
+    assert_eq!(reactor.pending(), (0, 0), "left registered");
+}
+
+/// One queue for many ports of a thread.
+struct SharedQueue<'q, Q: Queue> {
+    queue: &'q RefCell<Q>,
+    line: Arc<Q::Line>,
+    slot: Slot,
+    label: &'q str,
+}
+
+impl<Q: Queue> Queue for SharedQueue<'_, Q> {
+    type Line = Q::Line;
+    fn line(&self) -> &Arc<Q::Line> {
+        &self.line
+    }
+    fn slot(&self) -> Slot {
+        self.slot
+    }
+    fn store_next(&mut self) -> Result<u64> {
+        self.queue.borrow_mut().store_next()
+    }
+    fn status(&mut self, number: u64) -> Result<bool> {
+        self.queue.borrow_mut().status(number)
+    }
+    fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
+        self.queue.borrow_mut().block(number, bound)
+    }
+    fn confirm(&mut self, number: u64) -> Result<()> {
+        self.queue.borrow_mut().confirm(number)
+    }
+    fn label(&self) -> &str {
+        self.label
+    }
 }
 
 /// Several queues awaited by tasks of one reactor, each by every plan that doesn't block the thread.
@@ -142,7 +200,7 @@ pub fn reactor_waits<R: Rig>(rig: &mut R) {
             });
             numbers.push(queue.store_next().unwrap());
         }
-        let ended = std::cell::Cell::new(0);
+        let ended = Cell::new(0);
         let mut executor = DynExecutor::new();
         for (queue, line) in queues.iter_mut().zip(&lines) {
             let (reactor, ended) = (&reactor, &ended);
