@@ -44,6 +44,8 @@ pub(super) struct Engine {
     number: u64,
     bare: bool,
     done: u64,
+    /// The last number whose word was stored before its work ended.
+    early: u64,
     log: VecDeque<(u64, MonoNs)>,
 }
 
@@ -65,6 +67,7 @@ impl Engine {
             number: 0,
             bare: false,
             done: 0,
+            early: 0,
             log: VecDeque::with_capacity(LOG),
         }
     }
@@ -86,6 +89,11 @@ impl Engine {
         let number = self.next_number(label)?;
         self.number = number;
         self.bare = false;
+        // The script's numbers are those of stores: work submitted bare gets its own here, if it has
+        // not ended by now.
+        if let Some(Op::Work { number: unnamed @ None, .. }) = self.ops.back_mut() {
+            *unnamed = Some(number);
+        }
         self.ops.push_back(Op::Store { number, submitted: now });
         self.begin();
         Ok(number)
@@ -169,11 +177,14 @@ impl Engine {
         }
         self.head_due = match self.ops.front() {
             None => None,
-            Some(Op::Store { submitted, .. }) => Some(self.free_at.max(*submitted)),
-            Some(Op::Work { number: Some(n), .. }) if Some(*n) == self.options.faults.hang => {
+            // A store too: bare work may have begun before it was known which number is behind it.
+            Some(Op::Work { number: Some(number), .. } | Op::Store { number, .. })
+                if Some(*number) == self.options.faults.hang =>
+            {
                 self.hung = true;
                 None
             }
+            Some(Op::Store { submitted, .. }) => Some(self.free_at.max(*submitted)),
             Some(Op::Work { length, submitted, .. }) => {
                 Some(self.free_at.max(*submitted) + *length)
             }
@@ -191,6 +202,7 @@ impl Engine {
             Some(Op::Work { effect, number, .. }) => {
                 let early = number.and_then(|n| Some((n, hit(faults.early_word, n)?)));
                 if let Some((number, by)) = early {
+                    self.early = number;
                     self.at_once.push_back(Deed::Word(number));
                     self.free_at = at + by;
                     self.delayed.extend(effect.map(|effect| (self.free_at, Deed::Effect(effect))));
@@ -199,7 +211,7 @@ impl Engine {
                 }
             }
             Some(Op::Store { number, .. }) => {
-                let early = hit(faults.early_word, number).is_some();
+                let early = self.early == number;
                 if faults.lose_at_number == Some(number) {
                     self.at_once.push_back(Deed::Lose);
                 } else if let Some(by) = hit(faults.late_store, number) {

@@ -112,7 +112,13 @@ impl VirtualDevice {
         let deed = queue.engine.borrow_mut().step(at);
         match deed {
             None => {}
-            Some(Deed::Effect(effect)) => effect(),
+            Some(Deed::Effect(effect)) => {
+                // As with threads: a panic in the work is a fault of the device.
+                let run = std::panic::AssertUnwindSafe(effect);
+                if std::panic::catch_unwind(run).is_err() {
+                    self.lose();
+                }
+            }
             Some(Deed::Word(number)) => {
                 queue.engine.borrow_mut().note_store(number, self.monotonic_ns());
                 queue.line.store(queue.slot, number);
