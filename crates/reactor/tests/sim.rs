@@ -259,6 +259,40 @@ fn doorbells_are_rung_behind_the_store() {
     assert!(stats.parked <= 4, "{stats:?}");
 }
 
+/// Queues over two lines, each line's doorbell behind its stores: the park watches the doorbell alone.
+#[test]
+fn a_doorbell_rung_by_the_devices_threads_ends_the_park() {
+    let device = SimDevice::start(SimOptions::default());
+    let mut queues: Vec<_> = (0..10).map(|_| device.queue().unwrap()).collect();
+    let lines = [queues[0].line().clone(), queues[9].line().clone()];
+    assert!(!Arc::ptr_eq(&lines[0], &lines[1]), "eight queues to a line");
+    let reactor = Reactor::new(StdClock::new());
+    for (line, group) in lines.iter().zip([Slot::ALL[0], Slot::ALL[6]]) {
+        reactor.bind(line, group).unwrap();
+    }
+    let ended = AtomicU64::new(0);
+    let mut executor = DynExecutor::new();
+    for (i, queue) in queues.iter_mut().enumerate() {
+        queue.ring(reactor.bell().clone(), if i < 8 { Slot::ALL[0] } else { Slot::ALL[6] });
+        for _ in 0..4 {
+            queue.submit(Work::lasting(DurNs::from_us(300 + 100 * i as u64))).unwrap();
+        }
+        let work = MemoryDescriptor::new(&lines[i / 8], queue.slot(), 4);
+        let (reactor, ended) = (&reactor, &ended);
+        executor.spawn_dyn(async move {
+            assert!(reactor.ready(work, None).await);
+            ended.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    // A bound far beyond the work: what isn't rung is only found after ten seconds.
+    let start = std::time::Instant::now();
+    let mut idle = StdIdle::new(StdClock::new(), None);
+    executor.run(&reactor, &mut idle, DurNs::from_ms(10_000)).unwrap();
+    drop(executor);
+    assert_eq!(ended.load(Ordering::Relaxed), 10);
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "a doorbell was not heard");
+}
+
 #[test]
 fn true_store_times_are_kept_and_no_wait_sees_a_word_sooner() {
     let device = SimDevice::start(SimOptions::default());
