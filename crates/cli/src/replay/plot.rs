@@ -50,7 +50,10 @@ pub(super) fn pareto(results: &[Replayed]) -> String {
         HEIGHT / 2.0,
         HEIGHT / 2.0
     );
-    let colours = ["#1d2430", "#d2543a", "#4269d0", "#c98a00", "#8a5cc2", "#8d6a4f", "#5d6777"];
+    let colours = [
+        "#1d2430", "#d2543a", "#4269d0", "#c98a00", "#8a5cc2", "#8d6a4f", "#5d6777", "#e377c2",
+        "#17a2b8", "#6b8e23",
+    ];
     for (i, result) in results.iter().enumerate() {
         let (x, y) = (x(lag(result)), y(cpu(result)));
         let ours = result.subject.contains("hazard");
