@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod doctor;
 mod exit;
+mod replay;
 mod report;
 mod run;
 mod sys;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Command::Bench(bench)) => bench::bench(&bench),
+        Some(Command::Replay(replay)) => replay::replay(&replay),
     };
     match done {
         Ok(exit) => exit.into(),
