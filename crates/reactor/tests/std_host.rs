@@ -236,9 +236,8 @@ fn a_waker_that_panics_takes_no_other_watch_with_it() {
     }
     let watcher = Watcher::new(None);
     let line = Arc::new(CompletionLine::new());
-    let (send, woken) = mpsc::channel();
-    // Its panic comes first in a pass over the slots, and once more as it registers for what is done.
-    for round in 1..=2 {
+    for round in 1..=6 {
+        let (send, woken) = mpsc::channel();
         let broken = Waker::from(Arc::new(Broken(send.clone())));
         let mut first = Box::pin(watcher.watch(line.clone(), Slot::ALL[0], round));
         assert!(first.as_mut().poll(&mut Context::from_waker(&broken)).is_pending());
@@ -249,12 +248,19 @@ fn a_waker_that_panics_takes_no_other_watch_with_it() {
             let waker = Waker::from(Arc::new(Notes(send.clone(), n)));
             assert!(watch.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
+        if round % 2 == 0 {
+            // Time to register: the panic comes in the reactor's pass, else as its letter is taken.
+            std::thread::sleep(Duration::from_millis(20));
+        }
         for slot in Slot::ALL {
             line.store(slot, round);
         }
-        let mut seen: Vec<_> = (0..15).map(|_| woken.recv_timeout(PATIENCE).unwrap()).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..14).chain([99]).collect::<Vec<_>>());
+        // Woken once more than needed is legal; woken never is not.
+        let mut missing: std::collections::BTreeSet<_> = (0..14).chain([99]).collect();
+        while !missing.is_empty() {
+            let woke = woken.recv_timeout(PATIENCE);
+            missing.remove(&woke.unwrap_or_else(|_| panic!("round {round}: lost {missing:?}")));
+        }
     }
 }
 
