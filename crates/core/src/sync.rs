@@ -3,10 +3,10 @@
 #[cfg(not(loom))]
 pub(crate) use atomic_waker::AtomicWaker;
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 /// loom's stand-in takes wakers by value only.
 #[cfg(loom)]
@@ -24,4 +24,22 @@ impl AtomicWaker {
     pub(crate) fn wake(&self) {
         self.0.wake();
     }
+}
+
+/// Which thread this is; `None` where that can't be told, or not for less than it would save.
+///
+/// No other thread that lives has the same name. A name may come back once its thread has ended.
+#[cfg(all(feature = "std", not(loom)))]
+#[inline]
+pub(crate) fn this_thread() -> Option<core::num::NonZeroUsize> {
+    std::thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| core::num::NonZeroUsize::new(core::ptr::from_ref(here).addr()))
+}
+
+#[cfg(any(not(feature = "std"), loom))]
+#[inline]
+pub(crate) fn this_thread() -> Option<core::num::NonZeroUsize> {
+    None
 }

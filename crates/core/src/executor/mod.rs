@@ -68,7 +68,7 @@ impl<F: Future<Output = ()>> Executor<F> {
 
     /// Adds a task; the next run polls it once, and then only after its waker fired.
     pub fn spawn(&mut self, future: F) -> JoinHandle {
-        spawn(&self.shared, future)
+        JoinHandle::unit(self.tasks.admit(&self.shared, future))
     }
 
     /// A handle that spawns from inside a task.
@@ -133,7 +133,9 @@ impl<F: Future<Output = ()>> Executor<F> {
 
     /// Polls every ready task once, and fires the reactor between polls.
     fn round<C: Clock>(&mut self, reactor: &Reactor<'_, C>, stats: &mut RunStats) {
-        self.tasks.place_arrivals(&self.shared);
+        if self.shared.borrow().has_arrivals() {
+            self.tasks.place_arrivals(&self.shared);
+        }
         let mut round = self.shared.borrow().ready.round();
         loop {
             let Some(index) = round.next(&self.shared.borrow().ready) else { return };

@@ -3,9 +3,13 @@
 //! Three levels of 64: a leaf has a bit for each of 64 tasks, a branch for each of 64 leaves, the
 //! root for each branch. A waker sets its task's bit, and goes up only where it found a word empty.
 //!
-//! The root is also where a waker and a sleeping executor meet (invariant 4): the executor swaps an
-//! empty root for `SLEEPING`, and a waker that finds that bit rings the host's bell. Both are one
-//! read-modify-write of one word, so one of them always sees the other.
+//! Each place has two words. The executor's own thread sets bits in the `local` one by plain loads
+//! and stores, which no other thread touches; others set bits in the `remote` one by
+//! read-modify-writes. A round takes both.
+//!
+//! The remote root is also where a waker and a sleeping executor meet (invariant 4): the executor
+//! swaps an empty root for `SLEEPING`, and a waker that finds that bit rings the host's bell. Both
+//! are one read-modify-write of one word, so one of them always sees the other.
 //!
 //! A waker that is suspended between two levels delays, for that long, later wakes of the same 64
 //! tasks; none is lost.
@@ -27,45 +31,99 @@ pub(super) struct ReadySet {
 }
 
 struct Root {
-    bits: AtomicU64,
+    word: Word,
     /// Rings the reactor's doorbell.
     host: AtomicWaker,
 }
 
 struct Branch {
-    bits: AtomicU64,
+    word: Word,
     root: Arc<Root>,
     bit: u64,
 }
 
 pub(super) struct Leaf {
-    bits: AtomicU64,
+    word: Word,
     branch: Arc<Branch>,
     bit: u64,
+}
+
+struct Word {
+    /// Bits set by any thread.
+    remote: AtomicU64,
+    /// Bits set by the executor's thread, which alone reads and writes this: an atomic only so that
+    /// a place can be shared at all.
+    local: AtomicU64,
+}
+
+impl Word {
+    fn new() -> Word {
+        Word { remote: AtomicU64::new(0), local: AtomicU64::new(0) }
+    }
+
+    /// Sets a bit from any thread: the bits before.
+    fn set(&self, bit: u64) -> u64 {
+        // AcqRel all the way: what the waking thread did is seen by the poll that follows, and the
+        // taker's swaps from the root down see every bit set before the one that led them here.
+        self.remote.fetch_or(bit, Ordering::AcqRel)
+    }
+
+    /// Sets a bit from the executor's thread: the bits before.
+    #[inline]
+    fn set_local(&self, bit: u64) -> u64 {
+        let bits = self.local.load(Ordering::Relaxed);
+        self.local.store(bits | bit, Ordering::Relaxed);
+        bits
+    }
+
+    /// Takes every bit, on the executor's thread.
+    #[inline]
+    fn take(&self) -> u64 {
+        let mut bits = self.local.load(Ordering::Relaxed);
+        self.local.store(0, Ordering::Relaxed);
+        // A swap costs as much as the rest of a wake, so only where there is something to swap.
+        if self.remote.load(Ordering::Acquire) != 0 {
+            bits |= self.remote.swap(0, Ordering::AcqRel);
+        }
+        bits
+    }
 }
 
 impl Leaf {
     /// Marks a task ready, from any thread.
     pub(super) fn set(&self, bit: u64) {
-        // AcqRel all the way: what the waking thread did is seen by the poll that follows, and the
-        // taker's swaps from the root down see every bit set before the one that led them here.
-        if self.bits.fetch_or(bit, Ordering::AcqRel) != 0 {
+        if self.word.set(bit) != 0 {
             return;
         }
         let branch = &self.branch;
-        if branch.bits.fetch_or(self.bit, Ordering::AcqRel) != 0 {
+        if branch.word.set(self.bit) != 0 {
             return;
         }
-        let root = &branch.root;
-        if root.bits.fetch_or(branch.bit, Ordering::AcqRel) & SLEEPING != 0 {
-            root.host.wake();
+        if branch.root.word.set(branch.bit) & SLEEPING != 0 {
+            branch.root.host.wake();
+        }
+    }
+
+    /// Marks a task ready, from the executor's thread.
+    #[inline]
+    pub(super) fn set_local(&self, bit: u64) {
+        if self.word.set_local(bit) != 0 {
+            return;
+        }
+        let branch = &self.branch;
+        if branch.word.set_local(self.bit) != 0 {
+            return;
+        }
+        // A host may wake tasks while it idles; that has to end its idle, too.
+        if branch.root.word.set_local(branch.bit) & SLEEPING != 0 {
+            branch.root.host.wake();
         }
     }
 }
 
 impl ReadySet {
     pub(super) fn new() -> Self {
-        let root = Root { bits: AtomicU64::new(0), host: AtomicWaker::new() };
+        let root = Root { word: Word::new(), host: AtomicWaker::new() };
         Self { root: Arc::new(root), branches: Vec::new(), leaves: Vec::new() }
     }
 
@@ -76,12 +134,11 @@ impl ReadySet {
             let next = self.leaves.len();
             if next.is_multiple_of(64) {
                 let bit = 1 << ((next / 64) % ROOT_BITS);
-                let bits = AtomicU64::new(0);
-                self.branches.push(Arc::new(Branch { bits, root: self.root.clone(), bit }));
+                let root = self.root.clone();
+                self.branches.push(Arc::new(Branch { word: Word::new(), root, bit }));
             }
             let branch = self.branches[next / 64].clone();
-            let (bits, bit) = (AtomicU64::new(0), 1 << (next % 64));
-            self.leaves.push(Arc::new(Leaf { bits, branch, bit }));
+            self.leaves.push(Arc::new(Leaf { word: Word::new(), branch, bit: 1 << (next % 64) }));
         }
         (self.leaves[leaf].clone(), bit)
     }
@@ -89,7 +146,7 @@ impl ReadySet {
     /// The ready tasks of one round, each once. A task that gets ready again after it was taken is
     /// for the next round.
     pub(super) fn round(&self) -> Round {
-        let root = self.root.bits.swap(0, Ordering::AcqRel);
+        let root = self.root.word.take();
         Round { root, turn: 0, branch: 0, branch_bits: 0, leaf: 0, leaf_bits: 0 }
     }
 
@@ -97,18 +154,28 @@ impl ReadySet {
     /// then on, until [`awake`](ReadySet::awake).
     pub(super) fn sleep(&self, bell: &Waker) -> bool {
         self.root.host.register(bell);
-        let bits = &self.root.bits;
-        bits.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let Word { remote, local } = &self.root.word;
+        let asleep = local.load(Ordering::Relaxed) == 0
+            && remote.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if asleep {
+            local.store(SLEEPING, Ordering::Relaxed);
+        }
+        asleep
     }
 
     /// Declares the executor awake.
     pub(super) fn awake(&self) {
-        self.root.bits.fetch_and(!SLEEPING, Ordering::AcqRel);
+        let Word { remote, local } = &self.root.word;
+        remote.fetch_and(!SLEEPING, Ordering::AcqRel);
+        local.store(local.load(Ordering::Relaxed) & !SLEEPING, Ordering::Relaxed);
     }
 
     /// Whether a task may be ready.
+    #[inline]
     pub(super) fn any(&self) -> bool {
-        self.root.bits.load(Ordering::Acquire) & !SLEEPING != 0
+        let Word { remote, local } = &self.root.word;
+        let bits = local.load(Ordering::Relaxed) | remote.load(Ordering::Acquire);
+        bits & !SLEEPING != 0
     }
 }
 
@@ -125,6 +192,7 @@ pub(super) struct Round {
 
 impl Round {
     /// The next ready task.
+    #[inline]
     pub(super) fn next(&mut self, set: &ReadySet) -> Option<usize> {
         loop {
             if self.leaf_bits != 0 {
@@ -133,7 +201,7 @@ impl Round {
             }
             if self.branch_bits != 0 {
                 self.leaf = self.branch * 64 + take_lowest(&mut self.branch_bits);
-                self.leaf_bits = set.leaves[self.leaf].bits.swap(0, Ordering::AcqRel);
+                self.leaf_bits = set.leaves[self.leaf].word.take();
                 continue;
             }
             if self.root == 0 {
@@ -144,7 +212,7 @@ impl Round {
                 Some(found) => {
                     self.turn += 1;
                     self.branch = branch;
-                    self.branch_bits = found.bits.swap(0, Ordering::AcqRel);
+                    self.branch_bits = found.word.take();
                 }
                 None => {
                     self.turn = 0;

@@ -4,6 +4,7 @@
 //! its cost follows the occupied lines and not the waiting tasks. Lines whose stores ring a doorbell
 //! are looked at only when their group's doorbell word changed.
 
+use super::addresses::Addresses;
 use super::timers::TimerKey;
 use super::watch::LineRef;
 use crate::{Bell, CompletionLine, LINE_WORDS, Slot};
@@ -34,14 +35,16 @@ pub(super) struct Lines<'l> {
     lines: Vec<Line<'l>>,
     /// Entries of shared lines that went.
     vacant: Vec<u32>,
-    /// Addresses of known lines, sorted. A borrowed line stays known, for its memory lives as long
-    /// as `'l`; a shared one is let go with its last waiter.
-    by_address: Vec<(usize, u32)>,
+    /// Known lines. A borrowed line stays known, for its memory lives as long as `'l`; a shared one
+    /// is let go with its last waiter.
+    by_address: Addresses,
     waiters: Vec<Waiter<'l>>,
     free: u32,
     count: usize,
     /// Occupied lines by doorbell group; the last list is of those that ring none.
     occupied: [Vec<u32>; GROUPS + 1],
+    /// A bit for each group with occupied lines.
+    belled: u8,
     /// What each doorbell word was when its group was last looked at.
     seen: [u64; GROUPS],
 }
@@ -78,11 +81,12 @@ impl<'l> Lines<'l> {
         Self {
             lines: Vec::new(),
             vacant: Vec::new(),
-            by_address: Vec::new(),
+            by_address: Addresses::new(),
             waiters: Vec::new(),
             free: NONE,
             count: 0,
             occupied: [const { Vec::new() }; GROUPS + 1],
+            belled: 0,
             seen: [0; GROUPS],
         }
     }
@@ -150,40 +154,64 @@ impl<'l> Lines<'l> {
     /// One pass: hands over every waiter whose word has reached its target, each slot's in target
     /// order. With `all`, groups whose doorbell is silent are looked at too (invariant 3: a lost
     /// ring costs at most one park).
+    #[inline]
     pub(super) fn scan(
         &mut self,
         bell: &CompletionLine,
         all: bool,
         fired: &mut impl FnMut(Left<'l>),
     ) {
-        for group in 0..GROUPS {
-            if self.occupied[group].is_empty() {
-                continue;
-            }
-            // The ring comes behind the store, so a word that was stored before this ring is seen.
-            let rung = bell.load(Slot::ALL[group]);
-            if all || rung != self.seen[group] {
-                self.seen[group] = rung;
-                self.scan_group(group, fired);
-            }
+        if self.belled != 0 {
+            self.scan_belled(bell, all, fired);
         }
         self.scan_group(NO_BELL, fired);
     }
 
+    fn scan_belled(&mut self, bell: &CompletionLine, all: bool, fired: &mut impl FnMut(Left<'l>)) {
+        // The ring comes behind the store, so a word that was stored before this ring is seen.
+        let rung: [u64; GROUPS] = core::array::from_fn(|group| bell.load(Slot::ALL[group]));
+        let mut groups = 0;
+        for group in 0..GROUPS {
+            groups |= u8::from(all || rung[group] != self.seen[group]) << group;
+        }
+        groups &= self.belled;
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            self.seen[group] = rung[group];
+            self.scan_group(group, fired);
+        }
+    }
+
+    #[inline]
     fn scan_group(&mut self, group: usize, fired: &mut impl FnMut(Left<'l>)) {
         // Backwards: a line that empties is replaced by one that was already looked at.
         for place in (0..self.occupied[group].len()).rev() {
-            let id = self.occupied[group][place] as usize;
-            let mut slots = self.lines[id].slots;
-            while slots != 0 {
-                let slot = slots.trailing_zeros() as usize;
-                slots &= slots - 1;
-                let Some(line) = &self.lines[id].line else { break };
-                // Acquire, in `load` (invariant 1).
-                let word = line.get().load(Slot::ALL[slot]);
-                while self.lines[id].head[slot] != NONE && self.lines[id].least[slot] <= word {
-                    fired(self.unlink(self.lines[id].head[slot]));
-                }
+            let id = self.occupied[group][place];
+            let entry = &self.lines[id as usize];
+            let Some(line) = &entry.line else { continue };
+            // Every slot, with no branch in between: a slot with no waiter has the largest target.
+            // Acquire, in `load` (invariant 1).
+            let line = line.get();
+            let mut reached = false;
+            for slot in Slot::ALL {
+                reached |= line.load(slot) >= entry.least[slot.index()];
+            }
+            if reached {
+                self.hand_over(id as usize, fired);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, id: usize, fired: &mut impl FnMut(Left<'l>)) {
+        let mut slots = self.lines[id].slots;
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            slots &= slots - 1;
+            let Some(line) = &self.lines[id].line else { break };
+            let word = line.get().load(Slot::ALL[slot]);
+            while self.lines[id].head[slot] != NONE && self.lines[id].least[slot] <= word {
+                fired(self.unlink(self.lines[id].head[slot]));
             }
         }
     }
@@ -197,39 +225,44 @@ impl<'l> Lines<'l> {
         self.occupied[..GROUPS].iter().any(|group| !group.is_empty())
     }
 
-    /// The doorbell words as the groups were last looked at.
-    pub(super) fn seen(&self) -> [u64; GROUPS] {
-        self.seen
+    /// The doorbell words as the groups were last looked at; a group that nobody waits for has been
+    /// looked at just now, so that its rings end no park.
+    pub(super) fn seen(&self, bell: &CompletionLine) -> [u64; GROUPS] {
+        core::array::from_fn(|group| match self.belled & 1 << group {
+            0 => bell.load(Slot::ALL[group]),
+            _ => self.seen[group],
+        })
     }
 
     fn line_id(&mut self, line: &LineRef<'l>) -> u32 {
         let address = core::ptr::from_ref(line.get()).addr();
-        match self.by_address.binary_search_by_key(&address, |&(at, _)| at) {
-            Ok(index) => self.by_address[index].1,
-            Err(index) => {
-                let entry = Line {
-                    line: Some(line.clone()),
-                    least: [u64::MAX; LINE_WORDS],
-                    head: [NONE; LINE_WORDS],
-                    tail: [NONE; LINE_WORDS],
-                    slots: 0,
-                    group: NO_BELL as u8,
-                    place: 0,
-                };
-                let id = match self.vacant.pop() {
-                    Some(id) => {
-                        self.lines[id as usize] = entry;
-                        id
-                    }
-                    None => {
-                        self.lines.push(entry);
-                        self.lines.len() as u32 - 1
-                    }
-                };
-                self.by_address.insert(index, (address, id));
+        self.by_address.get(address).unwrap_or_else(|| self.learn(address, line))
+    }
+
+    /// Makes a line known.
+    #[cold]
+    fn learn(&mut self, address: usize, line: &LineRef<'l>) -> u32 {
+        let entry = Line {
+            line: Some(line.clone()),
+            least: [u64::MAX; LINE_WORDS],
+            head: [NONE; LINE_WORDS],
+            tail: [NONE; LINE_WORDS],
+            slots: 0,
+            group: NO_BELL as u8,
+            place: 0,
+        };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.lines[id as usize] = entry;
                 id
             }
-        }
+            None => {
+                self.lines.push(entry);
+                self.lines.len() as u32 - 1
+            }
+        };
+        self.by_address.insert(address, id);
+        id
     }
 
     /// Lets go of a shared line that has no waiter left, which the caller drops.
@@ -237,9 +270,7 @@ impl<'l> Lines<'l> {
         let entry = &mut self.lines[id as usize];
         let line = entry.line.take_if(|line| matches!(line, LineRef::Shared(_)))?;
         let address = core::ptr::from_ref(line.get()).addr();
-        if let Ok(index) = self.by_address.binary_search_by_key(&address, |&(at, _)| at) {
-            self.by_address.remove(index);
-        }
+        self.by_address.remove(address);
         self.vacant.push(id);
         Some(line)
     }
@@ -305,18 +336,24 @@ impl<'l> Lines<'l> {
 
     fn enter_group(&mut self, id: u32) {
         let line = &mut self.lines[id as usize];
-        let group = &mut self.occupied[usize::from(line.group)];
-        line.place = group.len() as u32;
-        group.push(id);
+        let group = usize::from(line.group);
+        let occupied = &mut self.occupied[group];
+        line.place = occupied.len() as u32;
+        occupied.push(id);
+        if group < GROUPS {
+            self.belled |= 1 << group;
+        }
     }
 
     fn leave_group(&mut self, id: u32) {
         let Line { group, place, .. } = &self.lines[id as usize];
-        let (group, place) = (*group, *place);
-        let group = &mut self.occupied[usize::from(group)];
-        group.swap_remove(place as usize);
-        if let Some(&moved) = group.get(place as usize) {
+        let (group, place) = (usize::from(*group), *place);
+        let occupied = &mut self.occupied[group];
+        occupied.swap_remove(place as usize);
+        if let Some(&moved) = occupied.get(place as usize) {
             self.lines[moved as usize].place = place;
+        } else if occupied.is_empty() && group < GROUPS {
+            self.belled &= !(1 << group);
         }
     }
 }

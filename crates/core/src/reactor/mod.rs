@@ -4,6 +4,7 @@
 //! bounded), 4 (registered, then looked at again, then idle), 5 (no table is borrowed while a waker
 //! runs or the thread idles) and 11 (no allocation once warm).
 
+mod addresses;
 mod lines;
 mod timers;
 mod watch;
@@ -71,6 +72,8 @@ struct Tables<'l> {
     lines: Lines<'l>,
     timers: Timers<Due>,
     alarms: usize,
+    /// What a pass found, until its wakers run.
+    due: Vec<Fired<'l>>,
 }
 
 /// A waker to wake, and a shared line to let go, once the tables are released.
@@ -90,7 +93,8 @@ impl<'l, C: Clock> Reactor<'l, C> {
     /// A reactor over a doorbell that a device can ring.
     pub fn with_bell(clock: C, bell: Arc<Bell>) -> Self {
         let rung = Cell::new(bell.line().load(Bell::HOST));
-        let tables = Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0 };
+        let tables =
+            Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0, due: Vec::new() };
         Self {
             clock,
             bell,
@@ -168,23 +172,30 @@ impl<'l, C: Clock> Reactor<'l, C> {
 
     /// Wakes what is due, without idling: whether there was anything.
     pub fn fire(&self) -> bool {
-        let mut due = self.due.take();
-        let timed = {
-            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
-            let all = self.look_at_all.take();
-            lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
-                if let Some(bound) = bound {
-                    timers.cancel(bound);
-                }
-                due.push((waker, line));
-            });
-            timers.len() > 0
+        let (next, woken) = {
+            let Tables { lines, timers, due, .. } = &mut *self.tables.borrow_mut();
+            if lines.len() > 0 {
+                let all = self.look_at_all.take();
+                lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
+                    if let Some(bound) = bound {
+                        timers.cancel(bound);
+                    }
+                    due.push((waker, line));
+                });
+            }
+            (timers.next(), !due.is_empty())
         };
-        if timed {
-            // Read with nothing borrowed, and not at all while nothing is timed.
-            let now = self.clock.monotonic_ns();
-            let Tables { lines, timers, alarms } = &mut *self.tables.borrow_mut();
-            while let Some(timer) = timers.pop_due(now) {
+        // Read with nothing borrowed, and not at all while nothing is timed.
+        let now = next.map(|_| self.clock.monotonic_ns());
+        let timed = next <= now && now.is_some();
+        if woken || timed { self.wake_due(now) } else { false }
+    }
+
+    /// Wakes what a pass found, and the timers that are due.
+    fn wake_due(&self, now: Option<MonoNs>) -> bool {
+        let mut woken = {
+            let Tables { lines, timers, alarms, due } = &mut *self.tables.borrow_mut();
+            while let Some(timer) = now.and_then(|now| timers.pop_due(now)) {
                 match timer {
                     Due::Alarm(waker) => {
                         *alarms -= 1;
@@ -195,11 +206,12 @@ impl<'l, C: Clock> Reactor<'l, C> {
                     }
                 }
             }
-        }
-        let woke = !due.is_empty();
+            core::mem::replace(due, self.due.take())
+        };
+        let woke = !woken.is_empty();
         // Invariant 5: the tables are released; a waker may register, cancel or spawn.
-        due.drain(..).for_each(|(waker, _line)| waker.wake());
-        self.due.set(due);
+        woken.drain(..).for_each(|(waker, _line)| waker.wake());
+        self.due.set(woken);
         woke
     }
 
@@ -255,7 +267,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
         let mut watched = self.watched.take();
         let (rings, seen) = {
             let lines = &self.tables.borrow().lines;
-            (lines.watched(&mut watched), lines.seen())
+            (lines.watched(&mut watched), lines.seen(self.bell.line()))
         };
         // With no other handle nobody can ring, unless a device does.
         let bell = (rings || Arc::strong_count(&self.bell) > 1).then(|| {
@@ -331,6 +343,13 @@ impl<C: Clock> Future for Ready<'_, '_, C> {
         if this.until.is_some_and(|at| this.reactor.clock.monotonic_ns() >= at) {
             this.forget();
             return Poll::Ready(false);
+        }
+        let waits = |key| {
+            let tables = &mut *this.reactor.tables.borrow_mut();
+            tables.lines.get_mut(key).is_some_and(|left| left.waker.will_wake(cx.waker()))
+        };
+        if this.key.is_some_and(waits) {
+            return Poll::Pending;
         }
         let waker = cx.waker().clone();
         let old = {

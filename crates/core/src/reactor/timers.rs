@@ -48,6 +48,7 @@ impl<T> Timers<T> {
         Self { heap: Vec::new(), nodes: Vec::new(), free: NONE, sequence: 0 }
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }
