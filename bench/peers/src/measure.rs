@@ -15,18 +15,27 @@ pub fn subject<'a>(name: &'static str, round: impl FnMut() -> Round + 'a) -> Sub
 }
 
 pub struct Bench {
-    rounds: usize,
+    pub rounds: usize,
     /// Divides the work of a round: for a quick look.
     pub scale: u64,
+    /// Part of a case's name, and a subject's: to look at one alone.
+    pub case: Option<String>,
+    pub subject: Option<String>,
 }
 
 impl Bench {
-    pub fn new(rounds: usize, scale: u64) -> Bench {
-        Bench { rounds: rounds.max(1), scale: scale.max(1) }
+    pub fn wants(&self, case: &str) -> bool {
+        self.case.as_ref().is_none_or(|part| case.contains(part))
     }
 
     /// Runs every subject once to warm up, then in turns, and prints a line for each.
     pub fn compare(&self, suite: &str, case: &str, mut subjects: Vec<Subject<'_>>) {
+        if !self.wants(case) {
+            return;
+        }
+        if let Some(part) = &self.subject {
+            subjects.retain(|subject| subject.name.contains(part));
+        }
         pin();
         let mut values = vec![Vec::new(); subjects.len()];
         let mut counts = vec![0; subjects.len()];

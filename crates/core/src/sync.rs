@@ -26,20 +26,28 @@ impl AtomicWaker {
     }
 }
 
-/// Which thread this is; `None` where that can't be told, or not for less than it would save.
-///
-/// No other thread that lives has the same name. A name may come back once its thread has ended.
+/// Which thread this is: no other thread that lives has the same name, and the name of one that
+/// ended may come back. 0 where it can't be told, or not for less than it would save.
 #[cfg(all(feature = "std", not(loom)))]
 #[inline]
-pub(crate) fn this_thread() -> Option<core::num::NonZeroUsize> {
+pub(crate) fn this_thread() -> usize {
     std::thread_local! {
         static HERE: u8 = const { 0 };
     }
-    HERE.with(|here| core::num::NonZeroUsize::new(core::ptr::from_ref(here).addr()))
+    HERE.with(|here| core::ptr::from_ref(here).addr())
 }
 
 #[cfg(any(not(feature = "std"), loom))]
 #[inline]
-pub(crate) fn this_thread() -> Option<core::num::NonZeroUsize> {
-    None
+pub(crate) fn this_thread() -> usize {
+    0
+}
+
+/// The name of this thread, to be compared with [`this_thread`] later; equal to none where that
+/// can't be told.
+pub(crate) fn home_thread() -> usize {
+    match this_thread() {
+        0 => usize::MAX,
+        thread => thread,
+    }
 }

@@ -17,6 +17,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::Waker;
+use ready::take_lowest;
 use task::{Shared, Tasks};
 
 /// What a run did.
@@ -63,7 +64,8 @@ pub type DynExecutor<'t> = Executor<DynTask<'t>>;
 impl<F: Future<Output = ()>> Executor<F> {
     /// An executor with no task.
     pub fn new() -> Self {
-        Self { shared: Rc::new(RefCell::new(Shared::new())), tasks: Tasks::new() }
+        let shared = Rc::new(RefCell::new(Shared::new()));
+        Self { tasks: Tasks::new(&shared), shared }
     }
 
     /// Adds a task; the next run polls it once, and then only after its waker fired.
@@ -97,11 +99,14 @@ impl<F: Future<Output = ()>> Executor<F> {
         let mut stats = RunStats::default();
         loop {
             self.round(reactor, &mut stats);
-            let unfinished = self.unfinished();
+            let (unfinished, arrivals) = {
+                let shared = self.shared.borrow();
+                (shared.live(), shared.has_arrivals())
+            };
             if unfinished == 0 {
                 return Ok(stats);
             }
-            if self.has_work() {
+            if arrivals || self.tasks.ready.any() {
                 continue;
             }
             if reactor.fire() {
@@ -110,12 +115,12 @@ impl<F: Future<Output = ()>> Executor<F> {
             }
             // Invariant 4: declared asleep, which fails if a task is ready; whoever makes one ready
             // from here on rings the bell, which ends the turn's idle.
-            if !self.shared.borrow().ready.sleep(&bell) {
+            if !self.tasks.ready.sleep(&bell) {
                 continue;
             }
             let start = reactor.monotonic_ns();
             let turn = reactor.turn(idle, park_bound, unfinished);
-            self.shared.borrow().ready.awake();
+            self.tasks.ready.awake();
             match turn {
                 Ok(Turn::Woke) => {
                     stats.woke += 1;
@@ -136,19 +141,19 @@ impl<F: Future<Output = ()>> Executor<F> {
         if self.shared.borrow().has_arrivals() {
             self.tasks.place_arrivals(&self.shared);
         }
-        let mut round = self.shared.borrow().ready.round();
-        loop {
-            let Some(index) = round.next(&self.shared.borrow().ready) else { return };
-            if self.tasks.poll(index, &self.shared) {
-                stats.polls += 1;
-                stats.woke += u64::from(reactor.fire());
+        let mut round = self.tasks.ready.round();
+        while let Some((first, mut bits)) = round.next(&self.tasks.ready) {
+            while bits != 0 {
+                if self.tasks.poll(first + take_lowest(&mut bits), &self.shared) {
+                    stats.polls += 1;
+                    stats.woke += u64::from(reactor.fire());
+                }
             }
         }
     }
 
     fn has_work(&self) -> bool {
-        let shared = self.shared.borrow();
-        shared.ready.any() || shared.has_arrivals()
+        self.tasks.ready.any() || self.shared.borrow().has_arrivals()
     }
 }
 

@@ -24,6 +24,7 @@ const SLEEPING: u64 = 1 << 63;
 const ROOT_BITS: usize = 63;
 
 /// The set, as the executor holds it.
+#[derive(Clone)]
 pub(super) struct ReadySet {
     root: Arc<Root>,
     branches: Vec<Arc<Branch>>,
@@ -143,11 +144,17 @@ impl ReadySet {
         (self.leaves[leaf].clone(), bit)
     }
 
+    /// Gets to know the leaves that `grown`, a clone of this set, has since got.
+    pub(super) fn catch_up(&mut self, grown: &ReadySet) {
+        self.branches.extend_from_slice(&grown.branches[self.branches.len()..]);
+        self.leaves.extend_from_slice(&grown.leaves[self.leaves.len()..]);
+    }
+
     /// The ready tasks of one round, each once. A task that gets ready again after it was taken is
     /// for the next round.
+    #[inline]
     pub(super) fn round(&self) -> Round {
-        let root = self.root.word.take();
-        Round { root, turn: 0, branch: 0, branch_bits: 0, leaf: 0, leaf_bits: 0 }
+        Round { root: self.root.word.take(), turn: 0, branch: 0, branch_bits: 0 }
     }
 
     /// Declares the executor asleep, unless a task is ready; `bell` is rung by the next wake from
@@ -186,23 +193,16 @@ pub(super) struct Round {
     turn: usize,
     branch: usize,
     branch_bits: u64,
-    leaf: usize,
-    leaf_bits: u64,
 }
 
 impl Round {
-    /// The next ready task.
+    /// The next leaf with ready tasks: the index of its first task, and a bit for each that is ready.
     #[inline]
-    pub(super) fn next(&mut self, set: &ReadySet) -> Option<usize> {
+    pub(super) fn next(&mut self, set: &ReadySet) -> Option<(usize, u64)> {
         loop {
-            if self.leaf_bits != 0 {
-                let bit = take_lowest(&mut self.leaf_bits);
-                return Some(self.leaf * 64 + bit);
-            }
             if self.branch_bits != 0 {
-                self.leaf = self.branch * 64 + take_lowest(&mut self.branch_bits);
-                self.leaf_bits = set.leaves[self.leaf].word.take();
-                continue;
+                let leaf = self.branch * 64 + take_lowest(&mut self.branch_bits);
+                return Some((leaf * 64, set.leaves[leaf].word.take()));
             }
             if self.root == 0 {
                 return None;
@@ -223,7 +223,9 @@ impl Round {
     }
 }
 
-fn take_lowest(bits: &mut u64) -> usize {
+/// The place of the lowest bit that is set, which is cleared.
+#[inline]
+pub(super) fn take_lowest(bits: &mut u64) -> usize {
     let lowest = bits.trailing_zeros() as usize;
     *bits &= *bits - 1;
     lowest
@@ -237,7 +239,13 @@ mod tests {
 
     fn drain(set: &ReadySet) -> Vec<usize> {
         let mut round = set.round();
-        core::iter::from_fn(|| round.next(set)).collect()
+        let mut found = Vec::new();
+        while let Some((first, mut bits)) = round.next(set) {
+            while bits != 0 {
+                found.push(first + take_lowest(&mut bits));
+            }
+        }
+        found
     }
 
     #[test]
@@ -262,7 +270,7 @@ mod tests {
         let (leaf, bit) = set.leaf(5);
         leaf.set(bit);
         let mut round = set.round();
-        assert_eq!(round.next(&set), Some(5));
+        assert_eq!(round.next(&set), Some((0, bit)));
         leaf.set(bit);
         assert_eq!(round.next(&set), None);
         assert_eq!(drain(&set), [5]);
@@ -273,6 +281,24 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// A host may wake tasks while it idles, on the executor's own thread.
+    #[test]
+    fn a_local_wake_rings_a_sleeping_executor_too() {
+        let mut set = ReadySet::new();
+        let (leaf, bit) = set.leaf(0);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let bell = Waker::from(count.clone());
+        leaf.set_local(bit);
+        assert!(!set.sleep(&bell));
+        assert_eq!(drain(&set), [0]);
+        assert!(set.sleep(&bell));
+        leaf.set_local(bit);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        set.awake();
+        assert_eq!(drain(&set), [0]);
+        assert!(!set.any());
     }
 
     #[test]
@@ -304,7 +330,13 @@ mod loom_tests {
 
     fn drain(set: &ReadySet) -> Vec<usize> {
         let mut round = set.round();
-        core::iter::from_fn(|| round.next(set)).collect()
+        let mut found = Vec::new();
+        while let Some((first, mut bits)) = round.next(set) {
+            while bits != 0 {
+                found.push(first + take_lowest(&mut bits));
+            }
+        }
+        found
     }
 
     /// Invariant 4: an executor that went to sleep either finds its task ready or finds its bell
@@ -358,6 +390,28 @@ mod loom_tests {
             found.extend(drain(&set));
             found.sort_unstable();
             assert_eq!(found, [0, 1]);
+        });
+    }
+
+    /// The executor's own wakes beside another thread's, in one leaf: each task is found, and the
+    /// executor doesn't sleep over either.
+    #[test]
+    fn local_and_remote_wakes_of_one_leaf_are_both_found() {
+        loom::model(|| {
+            let mut set = ReadySet::new();
+            let (leaf, bit) = set.leaf(1);
+            let remote = thread::spawn(move || leaf.set(bit));
+            let (leaf, bit) = set.leaf(0);
+            leaf.set_local(bit);
+            assert!(!set.sleep(Waker::noop()));
+            let mut found = drain(&set);
+            leaf.set_local(bit);
+            found.extend(drain(&set));
+            remote.join().unwrap();
+            found.extend(drain(&set));
+            found.sort_unstable();
+            assert_eq!(found, [0, 0, 1]);
+            assert!(set.sleep(Waker::noop()));
         });
     }
 

@@ -2,7 +2,7 @@
 //! handle share.
 
 use super::ready::{Leaf, ReadySet};
-use crate::sync::{AtomicBool, AtomicU8, AtomicWaker, Ordering, fence, this_thread};
+use crate::sync::{AtomicBool, AtomicU8, AtomicWaker, Ordering, fence, home_thread, this_thread};
 use crate::{Result, error};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::future::Future;
-use core::num::NonZeroUsize;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
@@ -34,8 +33,8 @@ struct Header {
     /// Whether somebody joined. Handles stay on the executor's thread, and so do reads and writes of
     /// this: an atomic only so that a header can be shared at all.
     joined: AtomicBool,
-    /// The executor's thread, where that can be told.
-    home: Option<NonZeroUsize>,
+    /// The executor's thread, as `sync` names it.
+    home: usize,
     leaf: Arc<Leaf>,
     bit: u64,
     join: AtomicWaker,
@@ -44,7 +43,7 @@ struct Header {
 impl Header {
     fn new((leaf, bit): (Arc<Leaf>, u64)) -> Header {
         let (state, joined) = (AtomicU8::new(LIVE), AtomicBool::new(false));
-        Header { state, joined, home: this_thread(), leaf, bit, join: AtomicWaker::new() }
+        Header { state, joined, home: home_thread(), leaf, bit, join: AtomicWaker::new() }
     }
 
     fn end(&self, state: u8) {
@@ -67,7 +66,7 @@ impl Wake for Header {
         if self.state.load(Ordering::Acquire) != LIVE {
             return;
         }
-        if self.home.is_some() && self.home == this_thread() {
+        if self.home == this_thread() {
             self.leaf.set_local(self.bit);
         } else {
             self.leaf.set(self.bit);
@@ -114,7 +113,7 @@ impl<F> Chunk<F> {
 
 /// What an executor and its spawners share: who is ready, free places, and tasks not yet placed.
 pub(super) struct Shared<F> {
-    pub(super) ready: ReadySet,
+    ready: ReadySet,
     /// Places of ended tasks, with their seats to use again.
     free: Vec<(u32, Seat)>,
     places: u32,
@@ -204,20 +203,24 @@ impl<F> Shared<F> {
 
 /// The placed tasks of one executor, by index.
 pub(super) struct Tasks<F> {
+    /// The shared set, as far as there are placed tasks: read with nothing borrowed.
+    pub(super) ready: ReadySet,
     chunks: Vec<Pin<Box<Chunk<F>>>>,
     seats: Vec<Option<Seat>>,
     arrivals: Vec<Arrival<F>>,
 }
 
 impl<F: Future<Output = ()>> Tasks<F> {
-    pub(super) const fn new() -> Self {
-        Self { chunks: Vec::new(), seats: Vec::new(), arrivals: Vec::new() }
+    pub(super) fn new(shared: &RefCell<Shared<F>>) -> Self {
+        let ready = shared.borrow().ready.clone();
+        Self { ready, chunks: Vec::new(), seats: Vec::new(), arrivals: Vec::new() }
     }
 
     /// Gives a future its place at once.
     pub(super) fn admit(&mut self, shared: &RefCell<Shared<F>>, future: F) -> Joined {
         let (index, seat) = shared.borrow_mut().seat();
         let joined = Joined(seat.header.clone());
+        self.make_room(shared);
         self.place(index, seat, future);
         joined
     }
@@ -225,6 +228,7 @@ impl<F: Future<Output = ()>> Tasks<F> {
     /// Places the tasks that arrived, and marks each ready for its first poll.
     pub(super) fn place_arrivals(&mut self, shared: &RefCell<Shared<F>>) {
         core::mem::swap(&mut shared.borrow_mut().inbox, &mut self.arrivals);
+        self.make_room(shared);
         let mut arrivals = core::mem::take(&mut self.arrivals);
         for Arrival { index, seat, future } in arrivals.drain(..) {
             self.place(index, seat, future);
@@ -232,14 +236,20 @@ impl<F: Future<Output = ()>> Tasks<F> {
         self.arrivals = arrivals;
     }
 
-    fn place(&mut self, index: u32, seat: Seat, future: F) {
-        let place = index as usize;
-        while self.seats.len() <= place {
+    /// Makes room for every place that was given out.
+    fn make_room(&mut self, shared: &RefCell<Shared<F>>) {
+        let shared = shared.borrow();
+        while self.seats.len() < shared.places as usize {
             if self.seats.len().is_multiple_of(CHUNK) {
                 self.chunks.push(Chunk::new());
             }
             self.seats.push(None);
+            self.ready.catch_up(&shared.ready);
         }
+    }
+
+    fn place(&mut self, index: u32, seat: Seat, future: F) {
+        let place = index as usize;
         self.chunks[place / CHUNK].as_mut().place(place).set(Some(future));
         // An executor stays on its thread, so this is it.
         seat.header.leaf.set_local(seat.header.bit);

@@ -7,6 +7,7 @@
 use super::addresses::Addresses;
 use super::timers::TimerKey;
 use super::watch::LineRef;
+use crate::sync::Ordering;
 use crate::{Bell, CompletionLine, LINE_WORDS, Slot};
 use alloc::vec::Vec;
 use core::task::Waker;
@@ -65,6 +66,16 @@ struct Line<'l> {
     place: u32,
 }
 
+impl Line<'_> {
+    /// How many slots' words have reached their smallest target, by Acquire loads (invariant 1). A
+    /// slot with no waiter has the largest target, so that no branch comes in between.
+    #[inline]
+    fn reached(&self, line: &CompletionLine) -> u64 {
+        let pairs = line.words.iter().zip(&self.least);
+        pairs.map(|(word, &least)| u64::from(word.load(Ordering::Acquire) >= least)).sum()
+    }
+}
+
 struct Waiter<'l> {
     left: Option<Left<'l>>,
     target: u64,
@@ -92,6 +103,7 @@ impl<'l> Lines<'l> {
     }
 
     /// Waiters registered.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -140,12 +152,14 @@ impl<'l> Lines<'l> {
     }
 
     /// The waker and the bound of a registered waiter.
+    #[inline]
     pub(super) fn get_mut(&mut self, key: WaiterKey) -> Option<&mut Left<'l>> {
         let waiter = self.waiters.get_mut(key.waiter as usize)?;
         if waiter.generation != key.generation { None } else { waiter.left.as_mut() }
     }
 
     /// Takes a registered waiter out.
+    #[inline]
     pub(super) fn forget(&mut self, key: WaiterKey) -> Option<Left<'l>> {
         self.get_mut(key)?;
         Some(self.unlink(key.waiter))
@@ -190,27 +204,21 @@ impl<'l> Lines<'l> {
             let id = self.occupied[group][place];
             let entry = &self.lines[id as usize];
             let Some(line) = &entry.line else { continue };
-            // Every slot, with no branch in between: a slot with no waiter has the largest target.
-            // Acquire, in `load` (invariant 1).
-            let line = line.get();
-            let mut reached = false;
-            for slot in Slot::ALL {
-                reached |= line.load(slot) >= entry.least[slot.index()];
-            }
-            if reached {
+            if entry.reached(line.get()) != 0 {
                 self.hand_over(id as usize, fired);
             }
         }
     }
 
     fn hand_over(&mut self, id: usize, fired: &mut impl FnMut(Left<'l>)) {
-        let mut slots = self.lines[id].slots;
+        let entry = &self.lines[id];
+        let Some(line) = &entry.line else { return };
+        let words = line.get().words.each_ref().map(|word| word.load(Ordering::Acquire));
+        let mut slots = entry.slots;
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
             slots &= slots - 1;
-            let Some(line) = &self.lines[id].line else { break };
-            let word = line.get().load(Slot::ALL[slot]);
-            while self.lines[id].head[slot] != NONE && self.lines[id].least[slot] <= word {
+            while self.lines[id].least[slot] <= words[slot] && self.lines[id].head[slot] != NONE {
                 fired(self.unlink(self.lines[id].head[slot]));
             }
         }
@@ -234,6 +242,7 @@ impl<'l> Lines<'l> {
         })
     }
 
+    #[inline]
     fn line_id(&mut self, line: &LineRef<'l>) -> u32 {
         let address = core::ptr::from_ref(line.get()).addr();
         self.by_address.get(address).unwrap_or_else(|| self.learn(address, line))
@@ -278,7 +287,8 @@ impl<'l> Lines<'l> {
     /// Puts a waiter behind the last one of its slot whose target is no larger: numbers grow, so
     /// that is nearly always the tail.
     fn link(&mut self, id: u32, line: u32, slot: usize, target: u64) {
-        let mut prev = self.lines[line as usize].tail[slot];
+        let entry = &self.lines[line as usize];
+        let mut prev = if target < entry.least[slot] { NONE } else { entry.tail[slot] };
         while prev != NONE && self.waiters[prev as usize].target > target {
             prev = self.waiters[prev as usize].prev;
         }
@@ -334,6 +344,7 @@ impl<'l> Lines<'l> {
         left
     }
 
+    #[inline]
     fn enter_group(&mut self, id: u32) {
         let line = &mut self.lines[id as usize];
         let group = usize::from(line.group);
@@ -345,6 +356,7 @@ impl<'l> Lines<'l> {
         }
     }
 
+    #[inline]
     fn leave_group(&mut self, id: u32) {
         let Line { group, place, .. } = &self.lines[id as usize];
         let (group, place) = (usize::from(*group), *place);

@@ -76,6 +76,13 @@ struct Tables<'l> {
     due: Vec<Fired<'l>>,
 }
 
+impl Tables<'_> {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.lines.len() == 0 && self.timers.is_empty()
+    }
+}
+
 /// A waker to wake, and a shared line to let go, once the tables are released.
 type Fired<'l> = (Waker, Option<LineRef<'l>>);
 
@@ -171,7 +178,13 @@ impl<'l, C: Clock> Reactor<'l, C> {
     }
 
     /// Wakes what is due, without idling: whether there was anything.
+    #[inline]
     pub fn fire(&self) -> bool {
+        // An executor asks after each poll.
+        if self.tables.borrow().is_empty() { false } else { self.pass() }
+    }
+
+    fn pass(&self) -> bool {
         let (next, woken) = {
             let Tables { lines, timers, due, .. } = &mut *self.tables.borrow_mut();
             if lines.len() > 0 {
