@@ -86,12 +86,8 @@ fn relay<'a, R: Runtime>(tasks: usize, laps: u64) -> Subject<'a> {
     subject(R::NAME, move || {
         let ring = Ring { wakers: vec![None; tasks], arrived: 0 };
         let ring = Rc::new(RefCell::new(ring));
-        let took = R::run(1, tasks, |place, latch| Relay {
-            left: laps,
-            ring: ring.clone(),
-            place,
-            latch,
-        });
+        let took =
+            R::run(1, tasks, |place, latch| Relay { left: laps, ring: ring.clone(), place, latch });
         (took, tasks as u64 * laps)
     })
 }

@@ -32,7 +32,9 @@ fn main() -> ExitCode {
         "register" => wake::register(&bench),
         "scale" => reactor::scale(&bench),
         _ => {
-            eprintln!("usage: peers executor|reactor|timers|register|wake|scale [--rounds N] [--scale N] [--case PART] [--subject PART]");
+            eprintln!(
+                "usage: peers executor|reactor|timers|register|wake|scale [--rounds N] [--scale N] [--case PART] [--subject PART]"
+            );
             return ExitCode::from(2);
         }
     }

@@ -266,7 +266,8 @@ impl Runtime for Monoio {
         tasks: usize,
         make: impl Fn(usize, Latch) -> F,
     ) -> Duration {
-        let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().build().expect("a runtime");
+        let mut runtime =
+            monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().build().expect("a runtime");
         let latch = Latch::default();
         runtime.block_on(async {
             let start = Instant::now();
@@ -297,7 +298,9 @@ impl Runtime for Glommio {
             let start = Instant::now();
             for _ in 0..batches {
                 latch.expect(tasks);
-                (0..tasks).for_each(|task| drop(glommio::spawn_local(make(task, latch.clone())).detach()));
+                (0..tasks).for_each(|task| {
+                    drop(glommio::spawn_local(make(task, latch.clone())).detach())
+                });
                 latch.wait().await;
             }
             start.elapsed()

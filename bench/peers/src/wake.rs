@@ -1,1 +1,4 @@
-use crate::measure::Bench; pub fn run(_: &Bench) {} pub fn register(_: &Bench) {} pub fn cross_thread(_: &Bench) {}
+use crate::measure::Bench;
+pub fn run(_: &Bench) {}
+pub fn register(_: &Bench) {}
+pub fn cross_thread(_: &Bench) {}

@@ -185,8 +185,8 @@ impl<'l> Lines<'l> {
         // The ring comes behind the store, so a word that was stored before this ring is seen.
         let rung: [u64; GROUPS] = core::array::from_fn(|group| bell.load(Slot::ALL[group]));
         let mut groups = 0;
-        for group in 0..GROUPS {
-            groups |= u8::from(all || rung[group] != self.seen[group]) << group;
+        for (group, (rung, seen)) in rung.iter().zip(&self.seen).enumerate() {
+            groups |= u8::from(all || rung != seen) << group;
         }
         groups &= self.belled;
         while groups != 0 {
