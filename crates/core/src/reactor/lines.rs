@@ -39,7 +39,7 @@ pub(super) struct Lines<'l> {
     /// Known lines. A borrowed line stays known, for its memory lives as long as `'l`; a shared one
     /// is let go with its last waiter.
     by_address: Addresses,
-    waiters: Vec<Waiter<'l>>,
+    waiters: Vec<Waiter>,
     free: u32,
     count: usize,
     /// Occupied lines by doorbell group; the last list is of those that ring none.
@@ -76,8 +76,10 @@ impl Line<'_> {
     }
 }
 
-struct Waiter<'l> {
-    left: Option<Left<'l>>,
+struct Waiter {
+    /// `None` in a free entry.
+    waker: Option<Waker>,
+    bound: Option<TimerKey>,
     target: u64,
     generation: u32,
     line: u32,
@@ -130,20 +132,25 @@ impl<'l> Lines<'l> {
     ) -> WaiterKey {
         let line = self.line_id(line);
         let slot = slot.index();
-        let left = Some(Left { waker, bound: None, line: None });
-        let mut waiter =
-            Waiter { left, target, generation: 0, line, slot: slot as u8, prev: NONE, next: NONE };
-        let id = match self.free {
-            NONE => {
-                self.waiters.push(waiter);
+        let (slot_index, waker) = (slot as u8, Some(waker));
+        let id = match self.waiters.get_mut(self.free as usize) {
+            None => {
+                self.waiters.push(Waiter {
+                    waker,
+                    bound: None,
+                    target,
+                    generation: 0,
+                    line,
+                    slot: slot_index,
+                    prev: NONE,
+                    next: NONE,
+                });
                 self.waiters.len() as u32 - 1
             }
-            id => {
-                let place = &mut self.waiters[id as usize];
-                self.free = place.next;
-                waiter.generation = place.generation;
-                *place = waiter;
-                id
+            Some(place) => {
+                (place.waker, place.target, place.line, place.slot) =
+                    (waker, target, line, slot_index);
+                core::mem::replace(&mut self.free, place.next)
             }
         };
         self.count += 1;
@@ -151,17 +158,29 @@ impl<'l> Lines<'l> {
         WaiterKey { waiter: id, generation: self.waiters[id as usize].generation }
     }
 
-    /// The waker and the bound of a registered waiter.
     #[inline]
-    pub(super) fn get_mut(&mut self, key: WaiterKey) -> Option<&mut Left<'l>> {
+    fn waiter(&mut self, key: WaiterKey) -> Option<&mut Waiter> {
         let waiter = self.waiters.get_mut(key.waiter as usize)?;
-        if waiter.generation != key.generation { None } else { waiter.left.as_mut() }
+        (waiter.generation == key.generation).then_some(waiter)
+    }
+
+    /// The waker of a registered waiter.
+    #[inline]
+    pub(super) fn waker(&mut self, key: WaiterKey) -> Option<&mut Waker> {
+        self.waiter(key)?.waker.as_mut()
+    }
+
+    /// Says which timer bounds a registered waiter.
+    pub(super) fn bound(&mut self, key: WaiterKey, bound: TimerKey) {
+        if let Some(waiter) = self.waiter(key) {
+            waiter.bound = Some(bound);
+        }
     }
 
     /// Takes a registered waiter out.
     #[inline]
     pub(super) fn forget(&mut self, key: WaiterKey) -> Option<Left<'l>> {
-        self.get_mut(key)?;
+        self.waker(key)?;
         Some(self.unlink(key.waiter))
     }
 
@@ -214,12 +233,20 @@ impl<'l> Lines<'l> {
         let entry = &self.lines[id];
         let Some(line) = &entry.line else { return };
         let words = line.get().words.each_ref().map(|word| word.load(Ordering::Acquire));
-        let mut slots = entry.slots;
+        let mut slots = 0;
+        for (slot, (word, least)) in words.iter().zip(&entry.least).enumerate() {
+            slots |= u8::from(word >= least) << slot;
+        }
+        slots &= entry.slots;
         while slots != 0 {
-            let slot = slots.trailing_zeros() as usize;
+            let slot = slots.trailing_zeros() as usize % LINE_WORDS;
             slots &= slots - 1;
-            while self.lines[id].least[slot] <= words[slot] && self.lines[id].head[slot] != NONE {
-                fired(self.unlink(self.lines[id].head[slot]));
+            loop {
+                let entry = &self.lines[id];
+                if entry.head[slot] == NONE || entry.least[slot] > words[slot] {
+                    break;
+                }
+                fired(self.unlink(entry.head[slot]));
             }
         }
     }
@@ -315,8 +342,9 @@ impl<'l> Lines<'l> {
 
     fn unlink(&mut self, id: u32) -> Left<'l> {
         let waiter = &mut self.waiters[id as usize];
-        let mut left = waiter.left.take().expect("a linked waiter has its waker");
-        let (line, slot) = (waiter.line, usize::from(waiter.slot));
+        let waker = waiter.waker.take().expect("a linked waiter has its waker");
+        let mut left = Left { waker, bound: waiter.bound.take(), line: None };
+        let (line, slot) = (waiter.line, usize::from(waiter.slot) % LINE_WORDS);
         let (prev, next) = (waiter.prev, waiter.next);
         waiter.generation = waiter.generation.wrapping_add(1);
         waiter.next = core::mem::replace(&mut self.free, id);

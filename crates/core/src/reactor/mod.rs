@@ -185,7 +185,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
     }
 
     fn pass(&self) -> bool {
-        let (next, woken) = {
+        let (next, only, woken) = {
             let Tables { lines, timers, due, .. } = &mut *self.tables.borrow_mut();
             if lines.len() > 0 {
                 let all = self.look_at_all.take();
@@ -196,12 +196,18 @@ impl<'l, C: Clock> Reactor<'l, C> {
                     due.push((waker, line));
                 });
             }
-            (timers.next(), !due.is_empty())
+            let (next, woken) = (timers.next(), due.len());
+            (next, if woken == 1 && next.is_none() { due.pop() } else { None }, woken)
         };
+        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
+        if let Some((waker, _line)) = only {
+            waker.wake();
+            return true;
+        }
         // Read with nothing borrowed, and not at all while nothing is timed.
         let now = next.map(|_| self.clock.monotonic_ns());
         let timed = next <= now && now.is_some();
-        if woken || timed { self.wake_due(now) } else { false }
+        if woken > 0 || timed { self.wake_due(now) } else { false }
     }
 
     /// Wakes what a pass found, and the timers that are due.
@@ -359,7 +365,7 @@ impl<C: Clock> Future for Ready<'_, '_, C> {
         }
         let waits = |key| {
             let tables = &mut *this.reactor.tables.borrow_mut();
-            tables.lines.get_mut(key).is_some_and(|left| left.waker.will_wake(cx.waker()))
+            tables.lines.waker(key).is_some_and(|known| known.will_wake(cx.waker()))
         };
         if this.key.is_some_and(waits) {
             return Poll::Pending;
@@ -367,12 +373,12 @@ impl<C: Clock> Future for Ready<'_, '_, C> {
         let waker = cx.waker().clone();
         let old = {
             let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
-            match this.key.and_then(|key| lines.get_mut(key)) {
-                Some(left) => Some(core::mem::replace(&mut left.waker, waker)),
+            match this.key.and_then(|key| lines.waker(key)) {
+                Some(known) => Some(core::mem::replace(known, waker)),
                 None => {
                     let key = lines.register(&this.line, this.slot, this.target, waker);
-                    if let (Some(at), Some(left)) = (this.until, lines.get_mut(key)) {
-                        left.bound = Some(timers.insert(at, Due::Bound(key)));
+                    if let Some(at) = this.until {
+                        lines.bound(key, timers.insert(at, Due::Bound(key)));
                     }
                     this.key = Some(key);
                     None
