@@ -5,7 +5,7 @@ use serde_json::Value;
 
 const POLL: &str = "poll";
 const FLAG: &str = "flag:park_us=1000,backstop_us=20000";
-const PREDICT: &str = "flag:park_us=1000,backstop_us=20000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=50000,window=8";
+const PREDICT: &str = "flag:park_us=1000,backstop_us=20000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=3";
 
 /// Steps of 1 ms on the simulated device: a predicted wait uses at most a tenth of polling's CPU,
 /// watching alone at most half, each with a median wake lag below 50 µs. One retry: the machine may

@@ -62,9 +62,10 @@ pub(crate) struct RunArgs {
     /// Results alone on stdout, one JSON object a line; everything else on stderr
     #[arg(long)]
     pub(crate) json: bool,
-    /// A wait longer than this is a missing completion
-    #[arg(long, default_value_t = 5_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    pub(crate) deadline_ms: u64,
+    /// A wait longer than this is a missing completion; by default 5 s, or four times what all queues'
+    /// longest steps take one after another if that is more
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(crate) deadline_ms: Option<u64>,
     /// A fault of the simulated device, at each queue's number N: lose@N, hang@N, refuse@N,
     /// lost-store@N or wrong@N
     #[arg(long, value_name = "FAULT@N")]

@@ -1,5 +1,14 @@
 //! What the system says: about the machine, and how much CPU a thread has used.
 
+/// As `println!`, but a reader that went away (`| head`) is no panic: the rest goes nowhere.
+macro_rules! outln {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($what)*);
+    }};
+}
+pub(crate) use outln;
+
 /// CPU time of the calling thread, in nanoseconds; `None` where the system doesn't say.
 #[cfg(unix)]
 pub(crate) fn thread_cpu_ns() -> Option<u64> {

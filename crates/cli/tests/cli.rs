@@ -86,6 +86,88 @@ fn run_awaits_and_verifies_every_step_under_each_plan() {
     assert!(value(&rows, "flag:park_us=1000,backstop_us=20000+predict", "sleeps") > 0.0);
 }
 
+/// On a real driver, where there is one; `GPU_REACTOR_REQUIRE_VULKAN=1` makes its lack a failure.
+#[test]
+fn run_on_vulkan_verifies_every_step() {
+    let args = ["run", "--device", "vulkan", "--queues", "2", "--steps", "20", "--json"];
+    let output = run("vulkan", &args);
+    let err = text(&output.stderr);
+    let required = std::env::var_os("GPU_REACTOR_REQUIRE_VULKAN").is_some_and(|value| value == "1");
+    if output.status.code() == Some(2) && !required {
+        one_line(&output, 2, &[]);
+        eprintln!("SKIPPED run_on_vulkan_verifies_every_step: {}", err.trim());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let rows = rows(&output);
+    for case in [
+        "block",
+        "poll",
+        "flag:park_us=1000,backstop_us=20000",
+        "flag:park_us=1000,backstop_us=20000+predict",
+    ] {
+        assert_eq!(value(&rows, case, "waits"), 40.0);
+        assert_eq!(value(&rows, case, "verified"), 40.0);
+    }
+    assert!(rows.iter().all(|row| row["simulated"] == false));
+}
+
+/// What the plans are for. Other tests run beside this one, so it only asks for the order; the stated
+/// shares are measured on a quiet machine, by `cargo xtask numbers`.
+#[cfg(target_os = "linux")]
+#[test]
+fn prediction_costs_less_cpu_than_a_flag_and_a_flag_less_than_polling() {
+    let flag = "flag:park_us=1000,backstop_us=20000";
+    let predict =
+        format!("{flag}+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=3");
+    let args = [
+        "run",
+        "--device",
+        "sim",
+        "--queues",
+        "1",
+        "--steps",
+        "50",
+        "--step-us",
+        "4000",
+        "--json",
+        "--plan",
+        "poll",
+        "--plan",
+        flag,
+        "--plan",
+        &predict,
+    ];
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let output = run("shares", &args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let rows = rows(&output);
+        let cpu = ["poll", flag, &predict].map(|case| {
+            let row =
+                rows.iter().find(|row| row["case"] == *case && row["metric"] == "cpu_per_wait_ns");
+            row.unwrap()["value"].as_f64().unwrap()
+        });
+        if cpu[2] < cpu[1] && cpu[1] < cpu[0] {
+            return;
+        }
+        seen.push(cpu);
+    }
+    panic!("CPU of a wait in ns under poll, flag, predict: {seen:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let args = ["run", "--device", "sim", "--queues", "1", "--steps", "20", "--plan", "poll"];
+    let mut command = command("pipe", &args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn the_default_is_run_and_says_what_it_chose_and_wrote() {
     let args = [

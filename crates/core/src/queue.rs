@@ -116,6 +116,12 @@ impl<'l, C: Clock> ParkWord<'l> for &Reactor<'l, C> {
 /// again after this.
 const BLOCK_SLICE: DurNs = DurNs::from_ms(20);
 
+/// Once the word was seen the status follows at once, or the device's own threads have yet to run: after
+/// this many queries in vain the port gives way between them.
+const QUERIES_IN_A_ROW: u32 = 8;
+/// For how long it gives way.
+const GIVE_WAY: DurNs = DurNs::from_us(10);
+
 /// A [`CompletionPort`] over a [`Queue`]: waits for everything submitted when it is first asked, or
 /// for one number.
 ///
@@ -139,6 +145,8 @@ pub struct QueuePort<'l, Q, W, C> {
     start: MonoNs,
     deadline: Option<MonoNs>,
     queries: u64,
+    /// The word was seen to reach the number.
+    seen: bool,
 }
 
 impl<'l, Q: Queue, W, C: Clock> QueuePort<'l, Q, W, C> {
@@ -146,7 +154,8 @@ impl<'l, Q: Queue, W, C: Clock> QueuePort<'l, Q, W, C> {
     /// queue's own line, kept alive by the caller.
     pub fn new(queue: Q, line: &'l CompletionLine, words: W, clock: C) -> Self {
         let start = clock.monotonic_ns();
-        Self { queue, line, words, clock, number: None, start, deadline: None, queries: 0 }
+        let (number, deadline) = (None, None);
+        Self { queue, line, words, clock, number, start, deadline, queries: 0, seen: false }
     }
 
     /// Waits for that number of the queue, and for nothing behind it.
@@ -231,8 +240,16 @@ impl<'l, Q: Queue, W: ParkWord<'l>, C: Clock> CompletionPort for QueuePort<'l, Q
     }
 
     async fn poll(&mut self) -> Result<()> {
+        let mut in_vain = 0;
         while !self.ask()? {
-            yield_now().await;
+            in_vain += 1;
+            if self.seen && in_vain % QUERIES_IN_A_ROW == 0 {
+                // There is no word left to watch: this one is never reached, and the bound ends it.
+                let never = MemoryDescriptor::new(self.line, self.queue.slot(), u64::MAX);
+                self.words.park_word(never, GIVE_WAY).await;
+            } else {
+                yield_now().await;
+            }
         }
         Ok(())
     }
@@ -245,11 +262,11 @@ impl<'l, Q: Queue, W: ParkWord<'l>, C: Clock> CompletionPort for QueuePort<'l, Q
         let number = self.target()?;
         let bound = self.bounded(bound);
         let work = MemoryDescriptor::new(self.line, self.queue.slot(), number);
-        let seen = self.words.park_word(work, bound).await;
-        if !seen {
+        self.seen = self.words.park_word(work, bound).await;
+        if !self.seen {
             self.hang_check(number)?;
         }
-        Ok(seen)
+        Ok(self.seen)
     }
 }
 

@@ -159,7 +159,7 @@ fn apply(op: &Op) {
                 let id = any.checked_rem(count)?;
                 if again_as.is_some() {
                     // Another waker: wakes are marked under a new name from here on.
-                    case.entries[id].waker_id = 1_000 + case.entries[id].waker_id;
+                    case.entries[id].waker_id += 1_000;
                 }
                 Some(id)
             });

@@ -14,3 +14,8 @@ pub mod host;
 #[cfg(all(doctest, feature = "sim"))]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
+
+/// The guide's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/README.md")]
+mod guide {}

@@ -77,7 +77,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         .into_iter()
         .map(|row| [row.case, row.suite.to_owned(), format!("{:.1}", row.ns), row.n.to_string()])
         .collect();
-    text::aligned(std::iter::once(&head).chain(&rows), &|line| println!("{line}"));
-    println!("\nmedian of {ROUNDS} rounds; {}, {}", sys::Machine::here(), sys::date());
+    text::aligned(std::iter::once(&head).chain(&rows), &|line| crate::sys::outln!("{line}"));
+    crate::sys::outln!("\nmedian of {ROUNDS} rounds; {}, {}", sys::Machine::here(), sys::date());
     Ok(Exit::Done)
 }

@@ -71,7 +71,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {
     if args.json {
         eprintln!("{verdict}")
     } else {
-        println!("\n{verdict}")
+        crate::sys::outln!("\n{verdict}")
     }
     Ok(if works { Exit::Done } else { Exit::Wrong })
 }
@@ -84,7 +84,7 @@ fn print_line(finding: &Finding) {
     };
     let advice = finding.advice.as_ref().map_or(String::new(), |advice| format!("; {advice}"));
     let found = finding.found.replace(['\n', '\r'], " ");
-    println!("{state:<8} {:<9} {:<34} {found}{advice}", finding.kind, finding.name);
+    crate::sys::outln!("{state:<8} {:<9} {:<34} {found}{advice}", finding.kind, finding.name);
 }
 
 fn print_json(finding: &Finding) {

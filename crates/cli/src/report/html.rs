@@ -78,7 +78,7 @@ pub(crate) fn page(results: &[PlanResult], facts: &Facts) -> String {
     for result in results {
         out += &format!(
             "<dt>{}</dt><dd><code>{}</code>",
-            result.kind(),
+            result.name.clone(),
             escape(&result.plan.to_string())
         );
         if let Some(e) = &result.tally.error {

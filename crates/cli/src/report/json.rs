@@ -37,5 +37,5 @@ pub(crate) fn rows(result: &PlanResult, facts: &Facts) {
 
 /// Prints one object on a line of its own.
 pub(crate) fn print(row: &Value) {
-    println!("{row}");
+    crate::sys::outln!("{row}");
 }

@@ -20,7 +20,7 @@ pub(super) fn lag(results: &[PlanResult]) -> Option<String> {
         let y = 30.0 + 46.0 * i as f64;
         let lags = &result.tally.lags_ns;
         let x = |share| scale.x(at(lags, share) as f64);
-        label(&result.kind(), y, &mut out);
+        label(&result.name, y, &mut out);
         // Outer to inner: the range up to the maximum, then 1 to 99 %, then the middle half.
         line(x(0.01), x(1.0), y, 1.5, i, &mut out);
         bar(x(0.01), x(0.99), y, 10.0, 0.35, i, &mut out);
@@ -71,7 +71,7 @@ pub(super) fn distribution(results: &[PlanResult]) -> Option<String> {
     }
     out += "</svg>\n<p class='legend'>";
     for (i, result) in known.iter().enumerate() {
-        out += &format!("<span><i class='b{}'></i>{}</span> ", i % 6, result.kind());
+        out += &format!("<span><i class='b{}'></i>{}</span> ", i % 6, result.name.clone());
     }
     Some(out + "</p>\n")
 }
@@ -88,7 +88,7 @@ pub(super) fn cpu(results: &[PlanResult]) -> Option<String> {
     for (i, (result, cpu)) in known.iter().enumerate() {
         let y = 26.0 + 40.0 * i as f64;
         let end = LEFT + (WIDTH - LEFT - RIGHT) * cpu / most;
-        label(&result.kind(), y, &mut out);
+        label(&result.name, y, &mut out);
         bar(LEFT, end.max(LEFT + 1.0), y, 20.0, 0.8, i, &mut out);
         let text = span(*cpu);
         out +=

@@ -64,7 +64,7 @@ pub(crate) fn cells(result: &PlanResult) -> [String; 12] {
         known(result.lag.as_ref().map(|lag| pick(lag) as f64))
     };
     [
-        result.kind(),
+        result.name.clone(),
         result.threads.to_string(),
         tally.waits.to_string(),
         tally.verified.to_string(),
@@ -127,7 +127,7 @@ fn histogram(results: &[PlanResult], say: Say<'_>) {
         let bins = bins(&result.tally.lags_ns);
         let total = result.tally.lags_ns.len().max(1);
         rows.push(std::array::from_fn::<String, 11, _>(|i| match i {
-            0 => result.kind(),
+            0 => result.name.clone(),
             i => bar(bins[i - 1] as f64 / total as f64),
         }));
     }

@@ -21,6 +21,7 @@ const PARK_BOUND: DurNs = DurNs::from_ms(1);
 /// What the queues of one plan share.
 pub(super) struct Shared<'a> {
     pub(super) bands: &'a WaitBands,
+    pub(super) name: &'a str,
     pub(super) deadline: DurNs,
     /// Set by Ctrl-C.
     pub(super) stop: &'a AtomicBool,
@@ -48,6 +49,7 @@ pub(super) fn drive<D: StepDevice>(
     tally.lags_ns.sort_unstable();
     Ok(PlanResult {
         plan: shared.bands.clone(),
+        name: shared.name.to_owned(),
         threads: if blocks { steps.len() } else { 1 },
         asked: steps.iter().map(|steps| steps.len() as u64).sum(),
         wall_ns,

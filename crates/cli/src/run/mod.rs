@@ -64,14 +64,15 @@ fn run_on<D: StepDevice>(
             work.mean_us() / 1_000.0
         ),
     };
-    let say = |line: &str| if args.json { eprintln!("{line}") } else { println!("{line}") };
+    let say =
+        |line: &str| if args.json { eprintln!("{line}") } else { crate::sys::outln!("{line}") };
     report::text::opening(&facts, passed, &say);
 
     let plans = plans(args, about, &say)?;
     let mut results = Vec::new();
     let mut exit = Exit::Done;
-    for bands in &plans {
-        let result = one_plan(device, bands, args, work, stop)?;
+    for (bands, name) in plans.iter().zip(stats::names(&plans)) {
+        let result = one_plan(device, (bands, &name), args, work, stop)?;
         if args.json {
             report::json::rows(&result, &facts);
         }
@@ -123,13 +124,13 @@ fn plans(
 
 fn one_plan<D: StepDevice>(
     device: &D,
-    bands: &WaitBands,
+    (bands, name): (&WaitBands, &str),
     args: &RunArgs,
     work: &Workload,
     stop: &AtomicBool,
 ) -> Result<PlanResult, Failure> {
     let done = AtomicU64::new(0);
-    let shared = Shared { bands, deadline: DurNs::from_ms(args.deadline_ms), stop, done: &done };
+    let shared = Shared { bands, name, deadline: deadline(args, work), stop, done: &done };
     let total = u64::from(args.queues) * u64::from(args.steps);
     if !std::io::stderr().is_terminal() {
         return Ok(drive::drive(device, &work.queues, &shared)?);
@@ -153,6 +154,14 @@ fn one_plan<D: StepDevice>(
         shown.thread().unpark();
         Ok(result?)
     })
+}
+
+/// After how long a wait is given up.
+fn deadline(args: &RunArgs, work: &Workload) -> DurNs {
+    let longest = work.queues.iter().flatten().map(|step| step.us).max().unwrap_or(0);
+    let by_default =
+        DurNs::from_us(4 * u64::from(args.queues) * longest).max(DurNs::from_ms(5_000));
+    args.deadline_ms.map_or(by_default, DurNs::from_ms)
 }
 
 fn exit_of(result: &PlanResult, stop: &AtomicBool) -> Exit {

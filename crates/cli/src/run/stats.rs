@@ -1,6 +1,6 @@
 //! What was counted under one plan.
 
-use gpu_async_reactor::{Error, WaitBands, WaitReport};
+use gpu_async_reactor::{Error, Park, WaitBands, WaitReport};
 
 /// What one queue's waits did.
 #[derive(Debug, Default)]
@@ -48,6 +48,8 @@ impl Tally {
 #[derive(Debug)]
 pub(crate) struct PlanResult {
     pub(crate) plan: WaitBands,
+    /// What to call it in a table: its kind, and which one of several of a kind.
+    pub(crate) name: String,
     /// How the host waited: on one thread, or one for each queue.
     pub(crate) threads: usize,
     pub(crate) tally: Tally,
@@ -86,18 +88,30 @@ impl PlanResult {
         let cpu = self.cpu_ns?;
         (self.tally.waits > 0).then(|| cpu as f64 / self.tally.waits as f64)
     }
+}
 
-    /// What to call the plan in a table.
-    pub(crate) fn kind(&self) -> String {
-        let [band] = self.plan.bands() else { return format!("{} bands", self.plan.bands().len()) };
-        use gpu_async_reactor::Park;
-        let park = match band.plan.park {
-            Park::Block => "block",
-            Park::QueryPoll => "poll",
-            Park::FlagWait { .. } => "flag",
-        };
-        if band.plan.predict.is_some() { format!("{park}+predict") } else { park.to_owned() }
-    }
+/// What kind of plan it is.
+fn kind(plan: &WaitBands) -> String {
+    let [band] = plan.bands() else { return format!("{} bands", plan.bands().len()) };
+    let park = match band.plan.park {
+        Park::Block => "block",
+        Park::QueryPoll => "poll",
+        Park::FlagWait { .. } => "flag",
+    };
+    if band.plan.predict.is_some() { format!("{park}+predict") } else { park.to_owned() }
+}
+
+/// A name for each plan: its kind, numbered where there are several of a kind.
+pub(crate) fn names(plans: &[WaitBands]) -> Vec<String> {
+    let kinds: Vec<_> = plans.iter().map(kind).collect();
+    let name = |(i, kind): (usize, &String)| {
+        let same = |kinds: &[String]| kinds.iter().filter(|other| *other == kind).count();
+        match same(&kinds) {
+            1 => kind.clone(),
+            _ => format!("{kind} {}", same(&kinds[..=i])),
+        }
+    };
+    kinds.iter().enumerate().map(name).collect()
 }
 
 #[cfg(test)]
@@ -110,5 +124,12 @@ mod tests {
         assert_eq!(Lag::of(&hundred), Some(Lag { p50: 50, p99: 99, max: 100 }));
         assert_eq!(Lag::of(&[7]), Some(Lag { p50: 7, p99: 7, max: 7 }));
         assert_eq!(Lag::of(&[]), None);
+    }
+
+    #[test]
+    fn plans_of_a_kind_are_numbered() {
+        let texts = ["poll", "block", "poll", "poll;rows>=8:block"];
+        let plans = texts.map(|text| text.parse::<WaitBands>().unwrap());
+        assert_eq!(names(&plans), ["poll 1", "block", "poll 2", "2 bands"]);
     }
 }

@@ -68,10 +68,6 @@ pub(crate) fn choose(
 }
 
 pub(crate) fn open(choice: DeviceChoice, fault: Option<SimFault>) -> Result<Opened> {
-    let not_yet = |needs: &str| {
-        let name = choice.kind.name();
-        error!(NoDevice, name, format!("this build has no {name} backend; {needs}"))
-    };
     if fault.is_some() && choice.kind != Kind::Sim {
         return Err(error!(
             Misuse,
@@ -89,7 +85,8 @@ pub(crate) fn open(choice: DeviceChoice, fault: Option<SimFault>) -> Result<Open
         },
         Kind::Vulkan => Vulkan::open(choice.index).map(Opened::Vulkan),
         Kind::Cuda | Kind::Hip | Kind::Metal => {
-            Err(not_yet("`gpu-reactor doctor` says what this machine has"))
+            let name = choice.kind.name();
+            Err(error!(NoDevice, name, format!("this build has no {name} backend yet")))
         }
     }
 }

@@ -32,7 +32,11 @@ impl Sim {
             simulated: true,
             no_store_times: None,
             caps: HostCaps { flag_wait: Ok(()) },
-            note: None,
+            note: Some(
+                "the simulation's stores come from timers of this host, and such a timer may end a nap \
+                 that was to end later: a real device's lag may be longer"
+                    .to_owned(),
+            ),
         };
         let device = SimDevice::start(SimOptions { faults, ..SimOptions::default() });
         Sim { device, about, wrong_at: wrong.map(|fault| fault.number) }

@@ -6,11 +6,13 @@ use gpu_async_reactor::backend::vulkan::{
     DeviceInfo, DeviceKind, Job, Kernel, VulkanDevice, VulkanLine, VulkanQueue,
 };
 use gpu_async_reactor::host::std_host::StdClock;
-use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, Slot, error, reached};
+use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, Slot, error};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Invocations of the shader: one workgroup, so that steps of several queues can run side by side.
 const ELEMENTS: u32 = 64;
+/// A software device is opened at most this often; more queues share.
+const OPENED_MOST: usize = 16;
 /// A calibration run that takes longer than this is a device that hangs.
 const DEADLINE: DurNs = DurNs::from_ms(5_000);
 
@@ -61,7 +63,7 @@ impl Vulkan {
     /// again, it runs steps side by side as a device with several queues does.
     fn place(&self, index: usize) -> Result<(VulkanQueue, Job)> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = if self.software { index } else { 0 };
+        let place = if self.software { index % OPENED_MOST } else { 0 };
         while opened.len() <= place {
             let device = VulkanDevice::open(self.index)?;
             let kernel = device.kernel()?;
@@ -135,11 +137,9 @@ impl StepDevice for Vulkan {
         Ok(VulkanSteps {
             queue,
             job,
-            software: self.software,
             index: index as u32,
             rounds_per_us: self.rounds_per_us,
             rounds: 0,
-            asked: (0, 0),
         })
     }
 }
@@ -148,28 +148,12 @@ pub(crate) struct VulkanSteps {
     queue: VulkanQueue,
     job: Job,
     index: u32,
-    /// The device's threads share the host's cores.
-    software: bool,
     rounds_per_us: f64,
     /// Of the last step submitted.
     rounds: u32,
-    /// The number last asked about in vain, and how often.
-    asked: (u64, u32),
 }
 
 impl VulkanSteps {
-    /// The device's threads run on the host's cores: one that has stored its word and not yet signalled
-    /// was put off its core, and so is one that a host asks again and again.
-    fn give_way(&mut self, number: u64) {
-        let (line, slot) = (self.queue.line(), self.queue.slot());
-        self.asked = if self.asked.0 == number { (number, self.asked.1 + 1) } else { (number, 1) };
-        if reached((**line).as_ref(), slot, number) {
-            std::thread::sleep(std::time::Duration::from_micros(10));
-        } else if self.asked.1 > 4 {
-            std::thread::yield_now();
-        }
-    }
-
     /// Unlike that of the step before, whose result would otherwise pass for this one's.
     fn seed(&self, step: usize) -> u32 {
         (self.index << 24) ^ step as u32
@@ -204,11 +188,7 @@ impl Queue for VulkanSteps {
         self.queue.store_next()
     }
     fn status(&mut self, number: u64) -> Result<bool> {
-        let done = self.queue.status(number)?;
-        if self.software && !done {
-            self.give_way(number);
-        }
-        Ok(done)
+        self.queue.status(number)
     }
     fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
         self.queue.block(number, bound)
