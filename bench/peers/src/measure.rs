@@ -1,5 +1,6 @@
 //! Rounds that take turns, medians, and how far the rounds lie apart.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// One round of a subject: what it took, and for how many operations.
@@ -77,16 +78,19 @@ pub fn line(
     );
 }
 
+/// The CPUs that the process may run on, as they were at its start: a pinned thread is told of its own
+/// alone.
+fn cores() -> &'static [core_affinity::CoreId] {
+    static CORES: OnceLock<Vec<core_affinity::CoreId>> = OnceLock::new();
+    CORES.get_or_init(|| core_affinity::get_core_ids().unwrap_or_default())
+}
+
 /// Keeps this thread on the last CPU, where that is allowed.
 pub fn pin() {
-    if let Some(core) = core_affinity::get_core_ids().and_then(|cores| cores.last().copied()) {
-        core_affinity::set_for_current(core);
-    }
+    cores().last().map(|&core| core_affinity::set_for_current(core));
 }
 
 /// Keeps a helper thread on the first CPU, where that is allowed.
 pub fn pin_first() {
-    if let Some(core) = core_affinity::get_core_ids().and_then(|cores| cores.first().copied()) {
-        core_affinity::set_for_current(core);
-    }
+    cores().first().map(|&core| core_affinity::set_for_current(core));
 }

@@ -17,7 +17,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::Waker;
-use ready::take_lowest;
+use ready::ReadySet;
 use task::{Shared, Tasks};
 
 /// What a run did.
@@ -52,6 +52,8 @@ pub struct RunStats {
 /// ```
 pub struct Executor<F: Future<Output = ()>> {
     shared: Rc<RefCell<Shared<F>>>,
+    /// The shared set, as far as there are placed tasks: read with nothing borrowed.
+    ready: ReadySet,
     tasks: Tasks<F>,
 }
 
@@ -64,13 +66,14 @@ pub type DynExecutor<'t> = Executor<DynTask<'t>>;
 impl<F: Future<Output = ()>> Executor<F> {
     /// An executor with no task.
     pub fn new() -> Self {
-        let shared = Rc::new(RefCell::new(Shared::new()));
-        Self { tasks: Tasks::new(&shared), shared }
+        let shared = Shared::new();
+        let ready = shared.ready.clone();
+        Self { shared: Rc::new(RefCell::new(shared)), ready, tasks: Tasks::new() }
     }
 
     /// Adds a task; the next run polls it once, and then only after its waker fired.
     pub fn spawn(&mut self, future: F) -> JoinHandle {
-        JoinHandle::unit(self.tasks.admit(&self.shared, future))
+        JoinHandle::unit(self.tasks.admit(&mut self.ready, &self.shared, future))
     }
 
     /// A handle that spawns from inside a task.
@@ -97,30 +100,37 @@ impl<F: Future<Output = ()>> Executor<F> {
     ) -> Result<RunStats> {
         let bell = Waker::from(reactor.bell().clone());
         let mut stats = RunStats::default();
+        let mut arrivals = true;
         loop {
+            if arrivals {
+                self.tasks.place_arrivals(&mut self.ready, &self.shared);
+            }
             self.round(reactor, &mut stats);
-            let (unfinished, arrivals) = {
+            let unfinished = {
                 let shared = self.shared.borrow();
-                (shared.live(), shared.has_arrivals())
+                arrivals = shared.has_arrivals();
+                shared.live()
             };
             if unfinished == 0 {
                 return Ok(stats);
             }
-            if arrivals || self.tasks.ready.any() {
+            if arrivals || self.ready.any() {
                 continue;
             }
+            // From here on wakers run that may spawn.
+            arrivals = true;
             if reactor.fire() {
                 stats.woke += 1;
                 continue;
             }
             // Invariant 4: declared asleep, which fails if a task is ready; whoever makes one ready
             // from here on rings the bell, which ends the turn's idle.
-            if !self.tasks.ready.sleep(&bell) {
+            if !self.ready.sleep(&bell) {
                 continue;
             }
             let start = reactor.monotonic_ns();
             let turn = reactor.turn(idle, park_bound, unfinished);
-            self.tasks.ready.awake();
+            self.ready.awake();
             match turn {
                 Ok(Turn::Woke) => {
                     stats.woke += 1;
@@ -138,22 +148,17 @@ impl<F: Future<Output = ()>> Executor<F> {
 
     /// Polls every ready task once, and fires the reactor between polls.
     fn round<C: Clock>(&mut self, reactor: &Reactor<'_, C>, stats: &mut RunStats) {
-        if self.shared.borrow().has_arrivals() {
-            self.tasks.place_arrivals(&self.shared);
-        }
-        let mut round = self.tasks.ready.round();
-        while let Some((first, mut bits)) = round.next(&self.tasks.ready) {
-            while bits != 0 {
-                if self.tasks.poll(first + take_lowest(&mut bits), &self.shared) {
-                    stats.polls += 1;
-                    stats.woke += u64::from(reactor.fire());
-                }
+        let Executor { shared, ready, tasks } = self;
+        ready.round(|index| {
+            if tasks.poll(index, shared) {
+                stats.polls += 1;
+                stats.woke += u64::from(reactor.fire());
             }
-        }
+        });
     }
 
     fn has_work(&self) -> bool {
-        self.tasks.ready.any() || self.shared.borrow().has_arrivals()
+        self.ready.any() || self.shared.borrow().has_arrivals()
     }
 }
 

@@ -37,6 +37,14 @@ struct Root {
     host: AtomicWaker,
 }
 
+impl Root {
+    #[cold]
+    #[inline(never)]
+    fn ring(&self) {
+        self.host.wake();
+    }
+}
+
 struct Branch {
     word: Word,
     root: Arc<Root>,
@@ -51,22 +59,27 @@ pub(super) struct Leaf {
 
 struct Word {
     /// Bits set by any thread.
-    remote: AtomicU64,
+    remote: Apart<AtomicU64>,
     /// Bits set by the executor's thread, which alone reads and writes this: an atomic only so that
     /// a place can be shared at all.
     local: AtomicU64,
 }
 
+/// A cache line of its own: what the executor's thread writes each round would otherwise take the
+/// line away from a waker on another thread.
+#[repr(align(64))]
+struct Apart<T>(T);
+
 impl Word {
     fn new() -> Word {
-        Word { remote: AtomicU64::new(0), local: AtomicU64::new(0) }
+        Word { remote: Apart(AtomicU64::new(0)), local: AtomicU64::new(0) }
     }
 
     /// Sets a bit from any thread: the bits before.
     fn set(&self, bit: u64) -> u64 {
         // AcqRel all the way: what the waking thread did is seen by the poll that follows, and the
         // taker's swaps from the root down see every bit set before the one that led them here.
-        self.remote.fetch_or(bit, Ordering::AcqRel)
+        self.remote.0.fetch_or(bit, Ordering::AcqRel)
     }
 
     /// Sets a bit from the executor's thread: the bits before.
@@ -83,8 +96,8 @@ impl Word {
         let mut bits = self.local.load(Ordering::Relaxed);
         self.local.store(0, Ordering::Relaxed);
         // A swap costs as much as the rest of a wake, so only where there is something to swap.
-        if self.remote.load(Ordering::Acquire) != 0 {
-            bits |= self.remote.swap(0, Ordering::AcqRel);
+        if self.remote.0.load(Ordering::Acquire) != 0 {
+            bits |= self.remote.0.swap(0, Ordering::AcqRel);
         }
         bits
     }
@@ -92,6 +105,7 @@ impl Word {
 
 impl Leaf {
     /// Marks a task ready, from any thread.
+    #[inline(never)]
     pub(super) fn set(&self, bit: u64) {
         if self.word.set(bit) != 0 {
             return;
@@ -101,7 +115,7 @@ impl Leaf {
             return;
         }
         if branch.root.word.set(branch.bit) & SLEEPING != 0 {
-            branch.root.host.wake();
+            branch.root.ring();
         }
     }
 
@@ -117,7 +131,7 @@ impl Leaf {
         }
         // A host may wake tasks while it idles; that has to end its idle, too.
         if branch.root.word.set_local(branch.bit) & SLEEPING != 0 {
-            branch.root.host.wake();
+            branch.root.ring();
         }
     }
 }
@@ -150,11 +164,26 @@ impl ReadySet {
         self.leaves.extend_from_slice(&grown.leaves[self.leaves.len()..]);
     }
 
-    /// The ready tasks of one round, each once. A task that gets ready again after it was taken is
-    /// for the next round.
+    /// One round: each ready task once. A task that gets ready again after it was taken is for the
+    /// next round.
     #[inline]
-    pub(super) fn round(&self) -> Round {
-        Round { root: self.root.word.take(), turn: 0, branch: 0, branch_bits: 0 }
+    pub(super) fn round(&self, mut each: impl FnMut(usize)) {
+        let mut root = self.root.word.take();
+        while root != 0 {
+            // Beyond 63 branches several share a root bit.
+            let mut branch = take_lowest(&mut root);
+            while let Some(Branch { word, .. }) = self.branches.get(branch).map(|found| &**found) {
+                let mut leaves = word.take();
+                while leaves != 0 {
+                    let leaf = branch * 64 + take_lowest(&mut leaves);
+                    let mut tasks = self.leaves[leaf].word.take();
+                    while tasks != 0 {
+                        each(leaf * 64 + take_lowest(&mut tasks));
+                    }
+                }
+                branch += ROOT_BITS;
+            }
+        }
     }
 
     /// Declares the executor asleep, unless a task is ready; `bell` is rung by the next wake from
@@ -163,7 +192,7 @@ impl ReadySet {
         self.root.host.register(bell);
         let Word { remote, local } = &self.root.word;
         let asleep = local.load(Ordering::Relaxed) == 0
-            && remote.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            && remote.0.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if asleep {
             local.store(SLEEPING, Ordering::Relaxed);
         }
@@ -173,7 +202,7 @@ impl ReadySet {
     /// Declares the executor awake.
     pub(super) fn awake(&self) {
         let Word { remote, local } = &self.root.word;
-        remote.fetch_and(!SLEEPING, Ordering::AcqRel);
+        remote.0.fetch_and(!SLEEPING, Ordering::AcqRel);
         local.store(local.load(Ordering::Relaxed) & !SLEEPING, Ordering::Relaxed);
     }
 
@@ -181,51 +210,14 @@ impl ReadySet {
     #[inline]
     pub(super) fn any(&self) -> bool {
         let Word { remote, local } = &self.root.word;
-        let bits = local.load(Ordering::Relaxed) | remote.load(Ordering::Acquire);
+        let bits = local.load(Ordering::Relaxed) | remote.0.load(Ordering::Acquire);
         bits & !SLEEPING != 0
-    }
-}
-
-/// A walk over the tasks of one round.
-pub(super) struct Round {
-    root: u64,
-    /// Beyond 63 branches several share a root bit: which of them comes next.
-    turn: usize,
-    branch: usize,
-    branch_bits: u64,
-}
-
-impl Round {
-    /// The next leaf with ready tasks: the index of its first task, and a bit for each that is ready.
-    #[inline]
-    pub(super) fn next(&mut self, set: &ReadySet) -> Option<(usize, u64)> {
-        loop {
-            if self.branch_bits != 0 {
-                let leaf = self.branch * 64 + take_lowest(&mut self.branch_bits);
-                return Some((leaf * 64, set.leaves[leaf].word.take()));
-            }
-            if self.root == 0 {
-                return None;
-            }
-            let branch = self.root.trailing_zeros() as usize + self.turn * ROOT_BITS;
-            match set.branches.get(branch) {
-                Some(found) => {
-                    self.turn += 1;
-                    self.branch = branch;
-                    self.branch_bits = found.word.take();
-                }
-                None => {
-                    self.turn = 0;
-                    self.root &= self.root - 1;
-                }
-            }
-        }
     }
 }
 
 /// The place of the lowest bit that is set, which is cleared.
 #[inline]
-pub(super) fn take_lowest(bits: &mut u64) -> usize {
+fn take_lowest(bits: &mut u64) -> usize {
     let lowest = bits.trailing_zeros() as usize;
     *bits &= *bits - 1;
     lowest
@@ -238,13 +230,8 @@ mod tests {
     use core::sync::atomic::AtomicUsize;
 
     fn drain(set: &ReadySet) -> Vec<usize> {
-        let mut round = set.round();
         let mut found = Vec::new();
-        while let Some((first, mut bits)) = round.next(set) {
-            while bits != 0 {
-                found.push(first + take_lowest(&mut bits));
-            }
-        }
+        set.round(|task| found.push(task));
         found
     }
 
@@ -269,10 +256,12 @@ mod tests {
         let mut set = ReadySet::new();
         let (leaf, bit) = set.leaf(5);
         leaf.set(bit);
-        let mut round = set.round();
-        assert_eq!(round.next(&set), Some((0, bit)));
-        leaf.set(bit);
-        assert_eq!(round.next(&set), None);
+        let mut found = Vec::new();
+        set.round(|task| {
+            found.push(task);
+            leaf.set(bit);
+        });
+        assert_eq!(found, [5]);
         assert_eq!(drain(&set), [5]);
     }
 
@@ -329,13 +318,8 @@ mod loom_tests {
     use loom::thread;
 
     fn drain(set: &ReadySet) -> Vec<usize> {
-        let mut round = set.round();
         let mut found = Vec::new();
-        while let Some((first, mut bits)) = round.next(set) {
-            while bits != 0 {
-                found.push(first + take_lowest(&mut bits));
-            }
-        }
+        set.round(|task| found.push(task));
         found
     }
 

@@ -113,7 +113,7 @@ impl<F> Chunk<F> {
 
 /// What an executor and its spawners share: who is ready, free places, and tasks not yet placed.
 pub(super) struct Shared<F> {
-    ready: ReadySet,
+    pub(super) ready: ReadySet,
     /// Places of ended tasks, with their seats to use again.
     free: Vec<(u32, Seat)>,
     places: u32,
@@ -203,32 +203,34 @@ impl<F> Shared<F> {
 
 /// The placed tasks of one executor, by index.
 pub(super) struct Tasks<F> {
-    /// The shared set, as far as there are placed tasks: read with nothing borrowed.
-    pub(super) ready: ReadySet,
     chunks: Vec<Pin<Box<Chunk<F>>>>,
     seats: Vec<Option<Seat>>,
     arrivals: Vec<Arrival<F>>,
 }
 
 impl<F: Future<Output = ()>> Tasks<F> {
-    pub(super) fn new(shared: &RefCell<Shared<F>>) -> Self {
-        let ready = shared.borrow().ready.clone();
-        Self { ready, chunks: Vec::new(), seats: Vec::new(), arrivals: Vec::new() }
+    pub(super) const fn new() -> Self {
+        Self { chunks: Vec::new(), seats: Vec::new(), arrivals: Vec::new() }
     }
 
     /// Gives a future its place at once.
-    pub(super) fn admit(&mut self, shared: &RefCell<Shared<F>>, future: F) -> Joined {
+    pub(super) fn admit(
+        &mut self,
+        ready: &mut ReadySet,
+        shared: &RefCell<Shared<F>>,
+        future: F,
+    ) -> Joined {
         let (index, seat) = shared.borrow_mut().seat();
         let joined = Joined(seat.header.clone());
-        self.make_room(shared);
+        self.make_room(ready, &shared.borrow());
         self.place(index, seat, future);
         joined
     }
 
     /// Places the tasks that arrived, and marks each ready for its first poll.
-    pub(super) fn place_arrivals(&mut self, shared: &RefCell<Shared<F>>) {
+    pub(super) fn place_arrivals(&mut self, ready: &mut ReadySet, shared: &RefCell<Shared<F>>) {
         core::mem::swap(&mut shared.borrow_mut().inbox, &mut self.arrivals);
-        self.make_room(shared);
+        self.make_room(ready, &shared.borrow());
         let mut arrivals = core::mem::take(&mut self.arrivals);
         for Arrival { index, seat, future } in arrivals.drain(..) {
             self.place(index, seat, future);
@@ -237,14 +239,14 @@ impl<F: Future<Output = ()>> Tasks<F> {
     }
 
     /// Makes room for every place that was given out.
-    fn make_room(&mut self, shared: &RefCell<Shared<F>>) {
-        let shared = shared.borrow();
+    #[inline]
+    fn make_room(&mut self, ready: &mut ReadySet, shared: &Shared<F>) {
         while self.seats.len() < shared.places as usize {
             if self.seats.len().is_multiple_of(CHUNK) {
                 self.chunks.push(Chunk::new());
             }
             self.seats.push(None);
-            self.ready.catch_up(&shared.ready);
+            ready.catch_up(&shared.ready);
         }
     }
 
