@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-const PATHS: &[(&str, fn(u64))] = &[
+/// A path: its name, and how to take it so many times.
+type Path = (&'static str, fn(u64));
+
+const PATHS: &[Path] = &[
     ("wake_poll_1", |times| wake_poll(1, times)),
     ("wake_poll_1000", |times| wake_poll(1_000, times)),
     ("yield_dyn", yield_dyn),
