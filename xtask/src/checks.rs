@@ -129,3 +129,35 @@ pub(crate) fn main_job() -> Outcome {
     };
     job(&[]).and_then(|()| job(&["--device", "sim"])).into()
 }
+
+pub(crate) fn asan() -> Outcome {
+    sanitize("address")
+}
+
+pub(crate) fn tsan() -> Outcome {
+    sanitize("thread")
+}
+
+/// Runs the executor and the reactor under random load with a sanitizer. The standard library is not
+/// built with it, which the program gets by with: it hands nothing over through a lock of its own
+/// alone.
+fn sanitize(sanitizer: &str) -> Outcome {
+    if !is_there("cargo", &["+nightly", "--version"]) {
+        return Outcome::Skipped("no nightly toolchain is installed".into());
+    }
+    let (target, example) = ("x86_64-unknown-linux-gnu", "stress");
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Outcome::Skipped(format!("only on {target}"));
+    }
+    let flags = format!("-Zsanitizer={sanitizer} -Cunsafe-allow-abi-mismatch=sanitizer");
+    let folder = format!("target/{sanitizer}");
+    let mut run = Command::new("cargo");
+    run.args(["+nightly", "run", "--quiet", "-p", "gpu-async-reactor-core", "--features", "std"]);
+    run.args(["--release", "--example", example, "--target", target, "--target-dir", &folder]);
+    // The toolchain that started this would otherwise be the one that is run.
+    run.args(["--", "500"])
+        .env("RUSTFLAGS", flags)
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO");
+    must(&mut run).into()
+}

@@ -25,6 +25,8 @@ const CHECKS: &[Check] = &[
     ("deny", "licences and sources of dependencies are allowed", checks::deny),
     ("examples", "the examples run", checks::examples),
     ("main-job", "the main job runs and verifies every result", checks::main_job),
+    ("asan", "random load touches no memory it should not", checks::asan),
+    ("tsan", "random load has no data race", checks::tsan),
     ("gates", "no hot path runs more or fewer instructions than are on record", gates::check),
     ("peers", "the benchmarks build and run", bench::smoke),
     ("numbers", "the wait plans cost what the README says, as ratios", numbers::check),
