@@ -1,11 +1,12 @@
 //! The executor and the reactor under random load from three threads: `stress ROUNDS SEED`. Run under
 //! the sanitizers by `cargo xtask asan tsan`.
 
+use atomic_waker::AtomicWaker;
 use gpu_async_reactor_core::*;
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -64,30 +65,49 @@ fn random(state: &Cell<u64>) -> u64 {
     state.replace(x)
 }
 
-/// A task's request to be woken by the other thread, which answers before it does so.
-type Letters = Mutex<Vec<(Arc<AtomicU64>, Waker)>>;
+/// A task's request to be woken by the other thread, which answers before it does so. No lock is in
+/// it: a sanitizer that doesn't know the standard library's couldn't tell what it orders.
+#[derive(Default)]
+struct Letter {
+    asked: AtomicBool,
+    waker: AtomicWaker,
+    answer: AtomicU64,
+}
 
-async fn ask(letters: &Letters) {
-    let answer = Arc::new(AtomicU64::new(0));
-    let mut posted = false;
-    poll_fn(|cx| {
-        if !posted {
-            posted = true;
-            letters.lock().expect("no panic").push((answer.clone(), cx.waker().clone()));
-            return Poll::Pending;
+impl Letter {
+    async fn ask(&self) {
+        let mut posted = false;
+        poll_fn(|cx| {
+            if !posted {
+                posted = true;
+                self.answer.store(0, Ordering::Relaxed);
+                self.waker.register(cx.waker());
+                self.asked.store(true, Ordering::Release);
+                return Poll::Pending;
+            }
+            // Relaxed: that it is there is the wake's promise.
+            assert_eq!(self.answer.load(Ordering::Relaxed), 7, "woken before the answer was there");
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn answer(&self) -> bool {
+        let asked = self.asked.swap(false, Ordering::Acquire);
+        if asked {
+            self.answer.store(7, Ordering::Relaxed);
+            self.waker.wake();
         }
-        // Relaxed: that it is there is the wake's promise.
-        assert_eq!(answer.load(Ordering::Relaxed), 7, "woken before the answer was there");
-        Poll::Ready(())
-    })
-    .await;
+        asked
+    }
 }
 
 fn main() {
     let mut args = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
     let (rounds, seed) = (args.next().unwrap_or(200), args.next().unwrap_or(1));
     let lines: [CompletionLine; LINES] = Default::default();
-    let (letters, over) = (Letters::default(), AtomicBool::new(false));
+    let letters: Vec<Letter> = (0..TASKS).map(|_| Letter::default()).collect();
+    let over = AtomicBool::new(false);
     let clock = Since(Instant::now());
     let reactor = Reactor::new(clock);
     reactor.bind(&lines[0], Slot::ALL[0]).expect("a device's slot");
@@ -116,17 +136,8 @@ fn main() {
         scope.spawn(|| {
             let state = Cell::new(seed | 5);
             while !over.load(Ordering::Acquire) {
-                let letter = {
-                    let mut letters = letters.lock().expect("no panic");
-                    let count = letters.len();
-                    (count > 0).then(|| letters.swap_remove(random(&state) as usize % count))
-                };
-                match letter {
-                    Some((answer, waker)) => {
-                        answer.store(7, Ordering::Relaxed);
-                        waker.wake();
-                    }
-                    None => thread::yield_now(),
+                if !letters[(random(&state) % TASKS) as usize].answer() {
+                    thread::yield_now();
                 }
             }
         });
@@ -142,7 +153,7 @@ fn main() {
                     match random(&state) % 5 {
                         0 => yield_now().await,
                         1 => reactor.alarm(now + DurNs(random(&state) % 50_000)).await,
-                        2 => ask(letters).await,
+                        2 => letters[task as usize].ask().await,
                         3 => {
                             let child = spawner.spawn_dyn(async { yield_now().await });
                             child.await.expect("it ends");
