@@ -115,7 +115,7 @@ fn main() {
     let done = Cell::new(0);
     thread::scope(|scope| {
         // The device: stores to random words, and rings for the first line.
-        scope.spawn(|| {
+        let device = scope.spawn(|| {
             let state = Cell::new(seed | 1);
             let mut numbers = [[0; LINE_WORDS]; LINES];
             for ring in 1.. {
@@ -133,7 +133,7 @@ fn main() {
             }
         });
         // The waker: answers letters in no order.
-        scope.spawn(|| {
+        let answerer = scope.spawn(|| {
             let state = Cell::new(seed | 5);
             while !over.load(Ordering::Acquire) {
                 if !letters[(random(&state) % TASKS) as usize].answer() {
@@ -176,6 +176,10 @@ fn main() {
         let unpark = Waker::from(Arc::new(Unpark(thread::current())));
         let run = executor.run(&reactor, &mut Naps(clock, unpark), DurNs::from_us(500));
         over.store(true, Ordering::Release);
+        // A join is what a sanitizer knows; the end of a scope isn't.
+        for thread in [device, answerer] {
+            thread.join().expect("no panic");
+        }
         run.expect("no stall");
     });
     assert_eq!((done.get(), reactor.pending()), (TASKS, (0, 0)));
