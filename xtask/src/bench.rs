@@ -5,7 +5,7 @@ use crate::run::{cargo, must, output};
 use serde_json::Value;
 use std::process::{Command, ExitCode};
 
-const MANIFEST: &str = "bench/peers/Cargo.toml";
+pub(crate) const MANIFEST: &str = "bench/peers/Cargo.toml";
 const PROGRAM: &str = "bench/peers/target/release/peers";
 
 pub(crate) fn main(args: &[String]) -> ExitCode {

@@ -10,6 +10,9 @@ pub(crate) fn fmt() -> Outcome {
     let probe = "crates/core/no_std_probe/Cargo.toml";
     must(&mut cargo(&["fmt", "--all", "--check"]))
         .and_then(|()| must(&mut cargo(&["fmt", "--manifest-path", probe, "--check"])))
+        .and_then(|()| {
+            must(&mut cargo(&["fmt", "--manifest-path", crate::bench::MANIFEST, "--check"]))
+        })
         .into()
 }
 

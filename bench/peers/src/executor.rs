@@ -106,6 +106,7 @@ fn spawn<'a, R: Runtime>(batches: usize) -> Subject<'a> {
 /// The same case for each executor.
 macro_rules! each {
     ($case:ident($($args:expr),*)) => {{
+        #[cfg_attr(not(feature = "heavy"), expect(unused_mut))]
         let mut subjects = vec![
             $case::<Ours>($($args),*),
             $case::<OursDyn>($($args),*),
