@@ -37,6 +37,34 @@ pub(crate) enum Command {
     /// Waits recorded waits again, in virtual time, under other plans
     #[command(after_help = EXIT_CODES)]
     Replay(ReplayArgs),
+    /// Finds the wait plan for this machine and a workload, and tries it
+    #[command(after_help = EXIT_CODES)]
+    Tune(TuneArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TuneArgs {
+    /// The device to record on and to try the plan on; the best one if not given
+    #[arg(long, value_name = "KIND[:INDEX]")]
+    pub(crate) device: Option<DeviceChoice>,
+    /// A recording, as `run --record` writes it, in place of recording the trace's steps now
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// What a microsecond of wake lag and one of CPU cost
+    #[arg(long, value_name = "lag=N,cpu=N", default_value = "lag=5,cpu=1", value_parser = costs)]
+    pub(crate) cost: Costs,
+    /// Queues that work at the same time
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) queues: u16,
+    /// Steps of each queue
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=4_000))]
+    pub(crate) steps: u32,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draws lag against CPU of every plan looked at, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -12,6 +12,7 @@ mod replay;
 mod report;
 mod run;
 mod sys;
+mod tune;
 mod workload;
 
 use args::{Args, Command};
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Command::Bench(bench)) => bench::bench(&bench),
         Some(Command::Replay(replay)) => replay::replay(&replay),
+        Some(Command::Tune(tune)) => tune::tune(&tune),
     };
     match done {
         Ok(exit) => exit.into(),

@@ -496,3 +496,21 @@ fn a_bad_recording_or_cost_is_one_line() {
     one_line(&here(&folder, &["replay", "bad.csv", "--cost", "lag=0,cpu=1"]), 2, &["lag=0"]);
     one_line(&here(&folder, &["replay", "bad.csv", "--plan", "guess"]), 2, &["`guess`"]);
 }
+
+#[test]
+fn tune_ends_with_a_plan_that_it_tried() {
+    let args = ["tune", "--device", "sim", "--steps", "150", "--json", "--plot", "plot.svg"];
+    let output = run("tune", &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    let plan = rows[0]["case"].as_str().unwrap();
+    assert!(plan.parse::<gpu_async_reactor::StepPlan>().is_ok(), "{plan}");
+    for metric in ["expected_cost", "cost", "lag_p50_ns"] {
+        let row = rows.iter().find(|row| row["metric"] == metric && row["simulated"] == true);
+        assert!(row.unwrap_or_else(|| panic!("no {metric}"))["value"].as_f64().unwrap() > 0.0);
+    }
+    let said = text(&output.stderr);
+    for part in ["host:", "waits:  150", "plan:   ", "why: ", "tried: "] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+}

@@ -5,11 +5,16 @@
 //! has the word ([`CompletionLine`]), one wait for it ([`wait`]), and a reactor and an executor that
 //! fill waits with ready work ([`Reactor`], [`Executor`]). It is `no_std` with `alloc`, has no unsafe
 //! code, no I/O, and names no vendor; the crate `gpu-async-reactor` adds devices and hosts.
+//!
+//! Its feature `std` changes nothing but speed: the executor then knows its own thread's wakes, which
+//! need no locked instruction.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod bands;
 mod bell;

@@ -1,7 +1,7 @@
 //! `gpu-reactor replay`: recorded waits, waited again in virtual time under other plans.
 
-mod host;
-mod plot;
+pub(crate) mod host;
+pub(crate) mod plot;
 
 use crate::args::ReplayArgs;
 use crate::exit::{Exit, Failure};
@@ -24,9 +24,7 @@ const DEFAULT_PLANS: [&str; 7] = [
 /// Replays, prints, draws.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     let name = args.file.display().to_string();
-    let text = std::fs::read_to_string(&args.file)
-        .map_err(|e| Failure::bad_input(format!("reading the recording {name}: {e}")))?;
-    let recording = Recording::read(&name, &text)?;
+    let recording = read(&args.file)?;
     let plot = args.plot.as_deref().map(Writer::open).transpose()?;
     let mut plans = args.plans.clone();
     if plans.is_empty() {
@@ -53,8 +51,16 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Reads a recording's file.
+pub(crate) fn read(path: &std::path::Path) -> Result<Recording, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Failure::bad_input(format!("reading the recording {name}: {e}")))?;
+    Ok(Recording::read(&name, &text)?)
+}
+
 /// The plans, and what no plan can be, in one list.
-fn all(
+pub(crate) fn all(
     recording: &Recording,
     plans: &[StepPlan],
     model: &HostModel,

@@ -10,7 +10,7 @@ const TOP: f64 = 20.0;
 const BOTTOM: f64 = 50.0;
 
 /// The picture, on logarithmic scales, complete in itself.
-pub(super) fn pareto(results: &[Replayed]) -> String {
+pub(crate) fn pareto(results: &[Replayed]) -> String {
     let lag = |r: &Replayed| (r.lag_mean_ns / 1e3).clamp(0.1, 1e5);
     let cpu = |r: &Replayed| (100.0 * r.cpu_share).clamp(0.01, 100.0);
     let x = |value: f64| LEFT + (value.log10() + 1.0) / 6.0 * (WIDTH - LEFT - RIGHT);

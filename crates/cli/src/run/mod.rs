@@ -46,6 +46,28 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
 }
 
+/// Runs a workload once under one plan, and keeps its waits if there is a recorder.
+pub(crate) fn once(
+    opened: &Opened,
+    bands: &StepBands,
+    work: &Workload,
+    recorder: Option<&Recorder>,
+) -> Result<PlanResult, Failure> {
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let longest = work.queues.iter().flatten().map(|step| step.us).max().unwrap_or(0);
+    let deadline = DurNs::from_us(4 * work.queues.len() as u64 * longest);
+    let deadline = deadline.max(DurNs::from_ms(5_000));
+    let shared = Shared { bands, name: "", recorder, deadline, stop: &stop, done: &done };
+    let result = match opened {
+        Opened::Sim(device) => drive::drive(device, &work.queues, &shared)?,
+        Opened::Vulkan(device) => drive::drive(device, &work.queues, &shared)?,
+    };
+    match result.tally.error {
+        Some(error) => Err(error.into()),
+        None => Ok(result),
+    }
+}
+
 fn run_on<D: StepDevice>(
     device: &D,
     passed: &[String],
