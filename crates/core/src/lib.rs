@@ -23,6 +23,7 @@ mod plan;
 mod port;
 mod queue;
 mod reactor;
+mod status;
 mod sync;
 mod time;
 
@@ -38,4 +39,5 @@ pub use plan::{DeadlinePlan, HostCaps, Park, Resolved, WINDOW_MAX, WaitPlan};
 pub use port::{CompletionPort, WaitReport, run_inline, wait, yield_now};
 pub use queue::{OnThread, ParkWord, Queue, QueuePort};
 pub use reactor::{Alarmed, Idle, LineSet, Outside, Reactor, Ready, SharedLine, Turn, WatchedLine};
+pub use status::{QueueStatus, SharedStatus};
 pub use time::{Clock, DurNs, MonoNs, Timer};

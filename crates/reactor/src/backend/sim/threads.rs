@@ -19,8 +19,8 @@ pub struct SimDevice {
     shared: Arc<Device>,
 }
 
-struct Device {
-    options: SimOptions,
+pub(super) struct Device {
+    pub(super) options: SimOptions,
     lost: AtomicBool,
     /// Doorbell numbers: never used twice.
     rings: AtomicU64,
@@ -37,19 +37,19 @@ struct Made {
 }
 
 /// What a queue and its thread share.
-struct Shared {
-    device: Arc<Device>,
-    engine: Mutex<Engine>,
+pub(super) struct Shared {
+    pub(super) device: Arc<Device>,
+    pub(super) engine: Mutex<Engine>,
     /// Wakes the thread: work, or the end.
     work: Condvar,
     /// Wakes blocked waits: a status, or a loss.
     status: Condvar,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
     cpu_ns: AtomicU64,
     line: Arc<CompletionLine>,
     slot: Slot,
     bell: Mutex<Option<(Arc<Bell>, Slot)>>,
-    label: String,
+    pub(super) label: String,
 }
 
 impl SimDevice {
@@ -135,7 +135,7 @@ impl Device {
 }
 
 impl Shared {
-    fn is_lost(&self) -> bool {
+    pub(super) fn is_lost(&self) -> bool {
         self.device.lost.load(Ordering::Acquire)
     }
 
@@ -205,7 +205,7 @@ impl Shared {
 /// An in-order queue of a [`SimDevice`]. Dropping it waits for nothing: work that did not end is
 /// dropped.
 pub struct SimQueue {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl SimQueue {
@@ -332,7 +332,7 @@ impl std::fmt::Debug for SimQueue {
 }
 
 /// Locks; a panic of somebody who held it left nothing half done here.
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
