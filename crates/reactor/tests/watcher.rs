@@ -643,3 +643,17 @@ fn bodies_and_waits_race_with_their_drops() {
     }
     until(|| drops.load(Ordering::Acquire) == rounds as usize, "a body was never freed");
 }
+
+#[test]
+fn a_sleep_of_the_watchers_is_finer_than_a_timer_wheel() {
+    let watcher = watcher();
+    let least = (0..20)
+        .map(|_| {
+            let start = Instant::now();
+            smol::block_on(watcher.sleep(DurNs::from_us(200)));
+            start.elapsed()
+        })
+        .min()
+        .unwrap();
+    assert!((Duration::from_micros(200)..Duration::from_millis(5)).contains(&least), "{least:?}");
+}

@@ -27,6 +27,7 @@ pub struct Completion {
     timeout: Option<DurNs>,
     deadline: Option<MonoNs>,
     until: Option<Until>,
+    timer: bool,
     start: Option<MonoNs>,
     /// Where the watcher of this wait leaves its result.
     registered: Option<(Arc<Entry>, Arc<Shared>)>,
@@ -43,6 +44,7 @@ impl Completion {
             timeout: None,
             deadline: None,
             until: None,
+            timer: false,
             start: None,
             registered: None,
         }
@@ -84,6 +86,12 @@ impl Completion {
         L: AsRef<CompletionLine> + Send + Sync + 'static,
     {
         self.until = Some(Until { line, slot, target });
+        self
+    }
+
+    /// Waits for its deadline and nothing else.
+    pub(super) fn timer(mut self) -> Completion {
+        self.timer = true;
         self
     }
 
@@ -258,7 +266,7 @@ impl Future for Completion {
         if this.until.as_ref().is_some_and(Until::reached) {
             return Poll::Ready(Err(WaitError::Cancelled(ticket.awaited(DurNs(0)))));
         }
-        let job = Job { ticket, start, deadline, until: this.until.clone() };
+        let job = Job { ticket, start, deadline, until: this.until.clone(), timer: this.timer };
         let registered = match &this.watcher {
             Some(watcher) => watcher.register(job, cx.waker()),
             None => Watcher::of_process().and_then(|w| w.shared().register(job, cx.waker())),

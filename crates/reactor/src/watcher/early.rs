@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn steady_steps_are_slept_through_and_woken_early_within_the_bounds() {
         let options = EarlyOptions::default();
-        for (ms, most_watch) in [(1, 70), (10, 200), (45, 200)] {
+        for (ms, most_watch) in [(1, 71), (10, 200), (45, 200)] {
             let steady: Vec<_> = (0..16).map(|i| ms * 1_000 + i % 4 * 10).collect();
             let Plan::Early { to, wake, watch } =
                 plan(&point(&steady), &learnt(), Some(&options), 1)

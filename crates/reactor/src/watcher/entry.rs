@@ -28,6 +28,8 @@ pub(super) struct Job {
     pub(super) start: MonoNs,
     pub(super) deadline: Option<MonoNs>,
     pub(super) until: Option<Until>,
+    /// Only the deadline counts: the word is of no device.
+    pub(super) timer: bool,
 }
 
 pub(super) enum Phase {

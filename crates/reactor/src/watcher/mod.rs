@@ -11,6 +11,7 @@
 //! of a queue's steps lets it sleep through them, and wake a task a little ahead of its completion, so
 //! that the wake-up's own latency is hidden behind the end of the device's work.
 
+mod alarm;
 mod completion;
 mod early;
 mod entry;

@@ -88,7 +88,10 @@ impl<'r> Wait<'r> {
                 Stage::Sleep { to: job.start + to, wake: Some((job.start + wake, watch)) }
             }
         };
-        let backstop_at = job.start + world.options.backstop;
+        let (stage, backstop_at) = match job.timer {
+            true => (Stage::Dormant, MonoNs::MAX),
+            false => (stage, job.start + world.options.backstop),
+        };
         Some(Wait::new(reactor, Owner::Future(entry), job, key, stage, backstop_at))
     }
 
@@ -98,7 +101,13 @@ impl<'r> Wait<'r> {
         grave: Grave,
         now: MonoNs,
     ) -> Wait<'r> {
-        let job = Job { ticket: grave.ticket.clone(), start: now, deadline: None, until: None };
+        let job = Job {
+            ticket: grave.ticket.clone(),
+            start: now,
+            deadline: None,
+            until: None,
+            timer: false,
+        };
         Wait::new(reactor, Owner::Grave(Some(grave)), job, (0, 0), Stage::Dormant, now)
     }
 
@@ -174,7 +183,9 @@ impl<'r> Wait<'r> {
         let Owner::Future(entry) = &self.owner else { return false };
         let (left, seen_at, wake_took) = {
             let mut state = entry.hold();
-            if let (Phase::Waiting, Stage::Dormant) = (&state.phase, &self.stage) {
+            if let (Phase::Waiting, Stage::Dormant, false) =
+                (&state.phase, &self.stage, self.job.timer)
+            {
                 self.stage = Stage::Watch;
             }
             let left = matches!(state.phase, Phase::Left | Phase::Done(_));
@@ -229,7 +240,10 @@ impl<'r> Wait<'r> {
         if self.job.until.as_ref().is_some_and(super::entry::Until::reached) {
             return Some(Err(WaitError::Cancelled(ticket.awaited(waited))));
         }
-        if !grave && world.options.hang_after.is_some_and(|limit| waited >= limit) {
+        if !grave
+            && !self.job.timer
+            && world.options.hang_after.is_some_and(|limit| waited >= limit)
+        {
             let hang = || Err(WaitError::Hang(ticket.awaited(waited)));
             return Some(ticket.verdict(waited).unwrap_or_else(hang));
         }
@@ -286,7 +300,11 @@ impl<'r> Wait<'r> {
     /// Registers with the reactor for whatever comes next: whether that has come already.
     fn wait_for_next(&mut self, cx: &mut Context<'_>, world: &World<'_>) -> bool {
         let mut next = self.backstop_at;
-        let hang = world.options.hang_after.map(|limit| self.job.start + limit);
+        let hang = world
+            .options
+            .hang_after
+            .filter(|_| !self.job.timer)
+            .map(|limit| self.job.start + limit);
         let reached = self.job.ticket.word_reached();
         let recheck = self.recheck.filter(|_| reached).map(|(at, _)| at);
         for other in [self.job.deadline, hang, recheck].into_iter().flatten() {
