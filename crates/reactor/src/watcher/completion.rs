@@ -33,8 +33,8 @@ pub struct Completion {
     registered: Option<(Arc<Entry>, Arc<Shared>)>,
 }
 
-/// How often a status is asked at once that is a moment behind its word.
-const STATUS_LOOKS: u32 = 16;
+/// How long a status is asked again at once that is a moment behind its word: less than a wake costs.
+const STATUS_PATIENCE: DurNs = DurNs::from_us(5);
 
 impl Completion {
     pub(crate) fn new(source: Source) -> Completion {
@@ -181,13 +181,13 @@ impl Completion {
     /// Asks the status, for the word says done.
     fn confirmed(&mut self, now: impl Fn() -> MonoNs) -> Option<Result<(), WaitError>> {
         let ticket = self.source.as_ref().ok()?;
-        let mut answer = Ok(false);
-        for _ in 0..STATUS_LOOKS {
-            answer = ticket.status().status(ticket.number());
-            if !matches!(answer, Ok(false)) {
-                break;
+        let mut answer = ticket.status().status(ticket.number());
+        if let Ok(false) = answer {
+            let end = now() + STATUS_PATIENCE;
+            while matches!(answer, Ok(false)) && now() < end {
+                std::hint::spin_loop();
+                answer = ticket.status().status(ticket.number());
             }
-            std::hint::spin_loop();
         }
         match answer {
             Ok(true) => {

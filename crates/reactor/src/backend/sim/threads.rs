@@ -45,6 +45,9 @@ pub(super) struct Shared {
     /// Wakes blocked waits: a status, or a loss.
     status: Condvar,
     pub(super) closed: AtomicBool,
+    /// What the status says is done, for whoever asks from another thread: no lock is taken for it, so
+    /// that asking holds nobody up.
+    pub(super) done: AtomicU64,
     cpu_ns: AtomicU64,
     line: Arc<CompletionLine>,
     slot: Slot,
@@ -84,6 +87,7 @@ impl SimDevice {
             work: Condvar::new(),
             status: Condvar::new(),
             closed: AtomicBool::new(false),
+            done: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             line,
             slot,
@@ -194,6 +198,7 @@ impl Shared {
             Deed::Status(number) => {
                 if !self.is_lost() {
                     hold(&self.engine).set_done(number);
+                    self.done.fetch_max(number, Ordering::Release);
                     self.status.notify_all();
                 }
             }
