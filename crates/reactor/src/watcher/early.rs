@@ -82,9 +82,12 @@ impl Learnt {
         learnt.clamp(5_000, 300_000)
     }
 
-    fn wake(&self, idled: DurNs) -> u64 {
-        let learnt = self.wake.quantile(idled, 750, DurNs::from_us(40));
-        learnt.clamp(2_000, 200_000)
+    /// What a wake takes: at best, mostly, and at worst.
+    fn wakes(&self, idled: DurNs) -> [u64; 3] {
+        [100, 500, 900].map(|permille| {
+            let learnt = self.wake.quantile(idled, permille, DurNs::from_us(40));
+            learnt.clamp(2_000, 200_000)
+        })
     }
 }
 
@@ -116,6 +119,10 @@ pub(super) enum Plan {
 
 /// A nap's CPU: going to sleep, waking up, looking.
 const NAP_CPU: u64 = 6_000;
+/// Sleeps shorter than this are not worth one.
+const LEAST_SLEEP: u64 = 100_000;
+/// The longest that the watcher spins where workers may not watch.
+const SPIN_MOST: u64 = 200_000;
 
 /// The plan that would have cost least over the last steps.
 pub(super) fn plan(
@@ -130,7 +137,8 @@ pub(super) fn plan(
         return Plan::Watch;
     }
     let middle = DurNs(lengths[count / 2]);
-    let (margin, wake) = (learnt.margin(middle), learnt.wake(middle));
+    let (margin, wakes) = (learnt.margin(middle), learnt.wakes(middle));
+    let [_, wake, slow_wake] = wakes;
     let price = options.map_or(200, |options| options.cpu_price_permille);
     let cost = |lag: u64, cpu: u64| u128::from(lag) * 1_000 + u128::from(cpu) * u128::from(price);
     // Watching in naps from `from` on: half a nap late, then the wake.
@@ -141,11 +149,10 @@ pub(super) fn plan(
     };
     let watch_cost: u128 = lengths.iter().map(|&length| napped(length, 0)).sum();
     let mut best = (watch_cost, Plan::Watch);
-    for &aim in lengths {
-        // A little before the completion that is aimed at.
-        let aim = aim.saturating_sub(2_000);
+    // The shortest, and a few up to three quarters: aiming beyond that never costs least.
+    for aim in [0, count / 8, count / 4, count / 2, count * 3 / 4].map(|i| lengths[i]) {
         let to = aim.saturating_sub(margin);
-        if to < 100_000 {
+        if to < LEAST_SLEEP {
             continue;
         }
         let sleep_cost = lengths.iter().map(|&length| napped(length, to + margin / 2)).sum();
@@ -156,30 +163,43 @@ pub(super) fn plan(
         let share = u128::from(aim) * u128::from(options.watch_permille) / 1_000;
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let watch = options.watch_most.0.min(options.watch_free.0.saturating_add(share));
-        // With no watch allowed the watcher spins to the completion itself, then wakes.
-        let lead = if watch > 0 { wake } else { 0 };
-        let to = aim.saturating_sub(lead + margin);
-        if to < 100_000 {
+        if watch == 0 {
+            // The watcher itself spins to the completion, then wakes the task.
+            let spin_cost = lengths.iter().map(|&length| {
+                let late = to.saturating_sub(length);
+                cost(late + wake, length.saturating_sub(to).min(SPIN_MOST))
+            });
+            let spin_cost: u128 = spin_cost.sum();
+            if spin_cost < best.0 {
+                let (to, wake) = (DurNs(to), DurNs(to.saturating_add(SPIN_MOST)));
+                best = (spin_cost, Plan::Early { to, wake, watch: DurNs(0) });
+            }
             continue;
         }
-        let early = |&length: &u64| {
-            if length <= aim {
-                // Done before the task watches: it is already on its way, or the spin sees it.
-                return cost(aim - length, margin / 2);
+        for lead in [wake, slow_wake, slow_wake + 15_000, slow_wake + 40_000] {
+            let wake_at = aim.saturating_sub(lead);
+            let to = wake_at.saturating_sub(margin);
+            if to < LEAST_SLEEP {
+                continue;
             }
-            let beyond = length - aim;
-            match beyond <= watch {
-                true => cost(500, margin / 2 + lead / 2 + beyond),
-                false => cost(
-                    wake + 20_000,
-                    margin / 2 + lead + watch + beyond / 48_000 * NAP_CPU + 2 * NAP_CPU,
-                ),
+            let one = |length: u64, wake: u64| {
+                // When the task starts to watch.
+                let from = wake_at + wake;
+                match length.checked_sub(from) {
+                    None => cost(from - length, margin / 2),
+                    Some(beyond) if beyond <= watch => cost(300, margin / 2 + beyond),
+                    Some(beyond) => cost(
+                        wake + 20_000,
+                        margin / 2 + watch + beyond / 48_000 * NAP_CPU + 2 * NAP_CPU,
+                    ),
+                }
+            };
+            let each = lengths.iter().flat_map(|&length| wakes.map(|wake| one(length, wake)));
+            let early_cost = each.sum::<u128>() / wakes.len() as u128;
+            if early_cost < best.0 {
+                let (to, wake, watch) = (DurNs(to), DurNs(wake_at), DurNs(watch));
+                best = (early_cost, Plan::Early { to, wake, watch });
             }
-        };
-        let early_cost = lengths.iter().map(early).sum();
-        if early_cost < best.0 {
-            let (to, wake, watch) = (DurNs(to), DurNs(aim.saturating_sub(lead)), DurNs(watch));
-            best = (early_cost, Plan::Early { to, wake, watch });
         }
     }
     best.1
