@@ -162,10 +162,12 @@ impl Shared {
             if inbox.gone {
                 return Err(watcher_gone());
             }
-            let mut entry = inbox.free.pop().unwrap_or_else(|| Arc::new(Entry::new()));
-            if Arc::get_mut(&mut entry).is_none() {
-                entry = Arc::new(Entry::new()); // its last future is just leaving
-            }
+            // One whose last future is just leaving is kept for later.
+            let unused = inbox.free.iter_mut().rposition(|entry| Arc::get_mut(entry).is_some());
+            let mut entry = match unused {
+                Some(unused) => inbox.free.swap_remove(unused),
+                None => Arc::new(Entry::new()),
+            };
             if let Some(entry) = Arc::get_mut(&mut entry) {
                 entry.set(job, waker);
             }
