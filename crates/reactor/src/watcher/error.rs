@@ -45,7 +45,8 @@ pub enum WaitError {
 
 impl WaitError {
     /// The error of a queue, put in its place.
-    pub(super) fn of(awaited: Awaited, cause: Error) -> WaitError {
+    /// The failure of a wait, by its cause's code.
+    pub fn of(awaited: Awaited, cause: Error) -> WaitError {
         match cause.code() {
             ErrorCode::DeviceLost => WaitError::DeviceLost(awaited, cause),
             ErrorCode::DeviceHang => WaitError::Hang(awaited),
