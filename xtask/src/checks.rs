@@ -110,11 +110,15 @@ pub(crate) fn word_waits() -> Outcome {
 }
 
 pub(crate) fn loom() -> Outcome {
-    let args = ["test", "--quiet", "-p", "gpu-async-reactor-core", "--lib", "--release"];
-    let mut command = cargo(&args);
-    command.args(["--target-dir", "target/loom", "loom"]);
-    command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
-    must(&mut command).into()
+    ["gpu-async-reactor-core", "watcher-models"]
+        .iter()
+        .try_for_each(|package| {
+            let mut command = cargo(&["test", "--quiet", "-p", package, "--lib", "--release"]);
+            command.args(["--target-dir", "target/loom", "loom"]);
+            command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+            must(&mut command)
+        })
+        .into()
 }
 
 pub(crate) fn msrv() -> Outcome {

@@ -2,7 +2,7 @@
 //!
 //! Upholds invariants 2 (resolves `Ok` only once the queue's status said done), 4 and 8.
 
-use super::entry::{Entry, Job, Phase, Until};
+use super::job::{Entry, Job, Phase, Until};
 use super::shared::Shared;
 use super::{Awaited, Ticket, WaitError, Watcher};
 use crate::host::std_host::StdClock;
@@ -110,12 +110,7 @@ impl Completion {
         if watcher.check_fork().is_err() {
             return std::mem::forget((entry, watcher));
         }
-        let (place, waker) = {
-            let mut state = entry.hold();
-            state.phase = Phase::Left;
-            state.seen_at = seen_at;
-            (state.place, state.waker.take())
-        };
+        let (place, waker) = entry.leave(seen_at);
         drop(waker); // its drop may run user code (invariant 5)
         if let Some(place) = place {
             watcher.nudge(place, false);

@@ -1,55 +1,30 @@
 //! Where a future and the watcher's thread meet: one lock around a phase and a waker.
 //!
 //! Upholds invariants 4 (a waker is left under the lock that a result is left under) and 5 (wakers
-//! leave the lock before they run).
+//! leave the lock before they run). `crates/watcher-models` runs this file under loom.
 
-use super::{Ticket, WaitError};
-use crate::{DurNs, MonoNs, SharedLine, Slot};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use super::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{DurNs, MonoNs};
 use std::task::Waker;
 
-/// A word that ends a wait when it is reached.
-#[derive(Clone)]
-pub(super) struct Until {
-    pub(super) line: SharedLine,
-    pub(super) slot: Slot,
-    pub(super) target: u64,
-}
-
-impl Until {
-    pub(super) fn reached(&self) -> bool {
-        crate::reached((*self.line).as_ref(), self.slot, self.target)
-    }
-}
-
-/// What the watcher is asked to do.
-pub(super) struct Job {
-    pub(super) ticket: Ticket,
-    pub(super) start: MonoNs,
-    pub(super) deadline: Option<MonoNs>,
-    pub(super) until: Option<Until>,
-    /// Only the deadline counts: the word is of no device.
-    pub(super) timer: bool,
-}
-
-pub(super) enum Phase {
+pub(super) enum Phase<R> {
     /// The watcher watches.
     Waiting,
     /// The watcher woke the task ahead of the completion, then: the task's next poll watches the word
     /// for that long.
     Early { woken: MonoNs, watch: DurNs },
     /// The watcher ended the wait.
-    Done(Result<(), WaitError>),
+    Done(R),
     /// The future took its result, ended the wait itself, or was dropped.
     Left,
 }
 
-pub(super) struct State {
-    pub(super) phase: Phase,
+pub(super) struct State<J, R> {
+    pub(super) phase: Phase<R>,
     /// The task's.
     pub(super) waker: Option<Waker>,
     /// For the watcher to pick up.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<J>,
     /// The place in the watcher's table, once it has one.
     pub(super) place: Option<usize>,
     /// When the future saw the completion itself.
@@ -58,10 +33,11 @@ pub(super) struct State {
     pub(super) wake_took: Option<DurNs>,
 }
 
-pub(super) struct Entry(Mutex<State>);
+/// `J` is what is asked, `R` how it ends.
+pub(super) struct Entry<J, R>(Mutex<State<J, R>>);
 
-impl Entry {
-    pub(super) fn new() -> Entry {
+impl<J, R> Entry<J, R> {
+    pub(super) fn new() -> Self {
         Entry(Mutex::new(State {
             phase: Phase::Left,
             waker: None,
@@ -73,9 +49,8 @@ impl Entry {
     }
 
     /// Made ready for another wait.
-    pub(super) fn set(&mut self, job: Job, waker: Waker) {
-        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *state = State {
+    pub(super) fn set(&mut self, job: J, waker: Waker) {
+        *self.hold() = State {
             phase: Phase::Waiting,
             waker: Some(waker),
             job: Some(job),
@@ -85,13 +60,13 @@ impl Entry {
         };
     }
 
-    pub(super) fn hold(&self) -> MutexGuard<'_, State> {
+    pub(super) fn hold(&self) -> MutexGuard<'_, State<J, R>> {
         // Nothing that is done while it is held can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the wait, if its future still waits: the waker to wake, with nothing locked.
-    pub(super) fn finish(&self, result: Result<(), WaitError>) -> Option<Waker> {
+    pub(super) fn finish(&self, result: R) -> Option<Waker> {
         let mut state = self.hold();
         match state.phase {
             Phase::Waiting | Phase::Early { .. } => {
@@ -100,5 +75,15 @@ impl Entry {
             }
             Phase::Done(_) | Phase::Left => None,
         }
+    }
+}
+
+impl<J, R> Entry<J, R> {
+    /// The future leaves: its place at the watcher, and its waker to drop with nothing locked.
+    pub(super) fn leave(&self, seen_at: Option<MonoNs>) -> (Option<usize>, Option<Waker>) {
+        let mut state = self.hold();
+        state.phase = Phase::Left;
+        state.seen_at = seen_at;
+        (state.place, state.waker.take())
     }
 }

@@ -13,12 +13,16 @@
 
 mod alarm;
 mod completion;
+mod door;
 mod early;
 mod entry;
 mod error;
 mod fork;
+mod inbox;
+mod job;
 mod options;
 mod shared;
+mod sync;
 mod thread;
 mod ticket;
 mod wait;

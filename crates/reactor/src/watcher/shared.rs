@@ -3,12 +3,14 @@
 //! Upholds invariants 4 (posted, then rung; marked asleep, then looked at the word), 5, 7 and 11 (entries
 //! are used again).
 
-use super::entry::{Entry, Job};
+use super::door;
 use super::fork::ForkMark;
+use super::inbox::Inbox;
+use super::job::{Entry, Job};
 use super::{Ticket, Watcher, WatcherOptions, watcher_gone};
 use crate::{Bell, Result, error};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 /// Owned by nobody but the device, until its number is reached.
@@ -78,22 +80,10 @@ pub(super) fn wake_quietly(waker: Waker) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
 }
 
-#[derive(Default)]
-pub(super) struct Inbox {
-    pub(super) arrivals: Vec<Arc<Entry>>,
-    pub(super) graves: Vec<Grave>,
-    /// Places in the thread's table to look at.
-    pub(super) nudged: Vec<usize>,
-    /// Entries to use again.
-    pub(super) free: Vec<Arc<Entry>>,
-    /// The thread has ended, or is about to with nothing more taken in.
-    pub(super) gone: bool,
-}
-
 pub(crate) struct Shared {
     options: WatcherOptions,
     bell: Arc<Bell>,
-    inbox: Mutex<Inbox>,
+    inbox: Inbox<Arc<Entry>, Grave>,
     handles: AtomicUsize,
     /// The thread sleeps in the kernel, where a store to its wake word is not seen.
     in_kernel: AtomicBool,
@@ -105,7 +95,7 @@ impl Shared {
         Shared {
             options,
             bell: Arc::new(Bell::new()),
-            inbox: Mutex::default(),
+            inbox: Inbox::new(),
             handles: AtomicUsize::new(1),
             in_kernel: AtomicBool::new(false),
             fork: ForkMark::new(),
@@ -120,9 +110,8 @@ impl Shared {
         &self.bell
     }
 
-    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // Pushes and swaps are all that happens there.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn inbox(&self) -> &Inbox<Arc<Entry>, Grave> {
+        &self.inbox
     }
 
     pub(super) fn hold(&self) {
@@ -157,23 +146,19 @@ impl Shared {
     ) -> Result<(Arc<Entry>, Arc<Shared>)> {
         self.check_fork()?;
         let waker = waker.clone();
-        let entry = {
-            let mut inbox = self.inbox();
-            if inbox.gone {
-                return Err(watcher_gone());
-            }
+        let arrived = self.inbox.arrive(|free| {
             // One whose last future is just leaving is kept for later.
-            let unused = inbox.free.iter_mut().rposition(|entry| Arc::get_mut(entry).is_some());
+            let unused = free.iter_mut().rposition(|entry| Arc::get_mut(entry).is_some());
             let mut entry = match unused {
-                Some(unused) => inbox.free.swap_remove(unused),
+                Some(unused) => free.swap_remove(unused),
                 None => Arc::new(Entry::new()),
             };
             if let Some(entry) = Arc::get_mut(&mut entry) {
                 entry.set(job, waker);
             }
-            inbox.arrivals.push(entry.clone());
             entry
-        };
+        });
+        let entry = arrived.ok_or_else(watcher_gone)?;
         self.poke(true);
         Ok((entry, self.clone()))
     }
@@ -182,41 +167,37 @@ impl Shared {
         if self.check_fork().is_err() {
             return Err(grave);
         }
-        let mut inbox = self.inbox();
-        if inbox.gone {
+        BURIED.fetch_add(1, Ordering::Relaxed);
+        if let Err(grave) = self.inbox.bury(grave) {
+            BURIED.fetch_sub(1, Ordering::Relaxed);
             return Err(grave);
         }
-        BURIED.fetch_add(1, Ordering::Relaxed);
-        inbox.graves.push(grave);
-        drop(inbox);
         self.poke(true);
         Ok(())
     }
 
     /// Has the thread look at a place of its table: now, or when it next looks at anything.
     pub(super) fn nudge(&self, place: usize, now: bool) {
-        self.inbox().nudged.push(place);
+        self.inbox.nudge(place);
         self.poke(now);
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        &self.bell.line().words[Bell::HOST.index()]
     }
 
     /// Stores to the wake word, and ends a sleep in the kernel if there is one and it matters.
     fn poke(&self, now: bool) {
-        // SeqCst on both words, here and in `about_to_sleep`: either the thread sees this store before
-        // it sleeps, or this sees that it sleeps.
-        self.bell.line().words[Bell::HOST.index()].fetch_add(1, Ordering::SeqCst);
-        if now && self.in_kernel.load(Ordering::SeqCst) {
-            self.bell.ring();
-        }
+        door::poke(self.word(), &self.in_kernel, now, || self.bell.ring());
     }
 
     /// Says that the thread is about to sleep in the kernel: whether it may, for nothing was posted
     /// since the wake word read `seen`.
     pub(super) fn about_to_sleep(&self, seen: u64) -> bool {
-        self.in_kernel.store(true, Ordering::SeqCst);
-        self.bell.line().words[Bell::HOST.index()].load(Ordering::SeqCst) == seen
+        door::about_to_sleep(self.word(), &self.in_kernel, seen)
     }
 
     pub(super) fn awake(&self) {
-        self.in_kernel.store(false, Ordering::SeqCst);
+        door::awake(&self.in_kernel);
     }
 }

@@ -3,6 +3,7 @@
 //! Upholds invariants 5, 8 (it ends no wait in silence), 11 and 12.
 
 use super::early::Learnt;
+use super::inbox::Posted;
 use super::shared::Shared;
 use super::wait::{Wait, World};
 use crate::host::std_host::{Naps, StdClock, StdIdle};
@@ -111,23 +112,16 @@ pub(super) fn run(shared: &Shared) {
         World { clock, options, learnt: Learnt::default(), points: HashMap::new(), waits: 0 };
     let woken = Arc::new(Woken::default());
     let mut table = Table::default();
-    let (mut arrivals, mut graves) = (Vec::new(), Vec::new());
-    let (mut nudged, mut due) = (Vec::new(), Vec::new());
-    let mut retired = Vec::new();
+    let mut taken = Posted::new();
+    let mut due = Vec::new();
     // Whoever holds a handle may register: that is no stall.
     let _outside = reactor.outside();
     loop {
         // Before the inbox is emptied: what is posted later changes the word again (invariant 4).
         idle.seen = shared.bell().line().load(Bell::HOST);
         let end = shared.no_handles();
-        {
-            let mut inbox = shared.inbox();
-            std::mem::swap(&mut arrivals, &mut inbox.arrivals);
-            std::mem::swap(&mut graves, &mut inbox.graves);
-            std::mem::swap(&mut nudged, &mut inbox.nudged);
-            inbox.free.append(&mut retired);
-            inbox.gone = end;
-        }
+        shared.inbox().empty(&mut taken, end);
+        let Posted { arrivals, graves, nudged, free: retired, .. } = &mut taken;
         for entry in arrivals.drain(..) {
             let place = table.vacancy(&woken);
             let adopted = Wait::adopt(&reactor, entry.clone(), place, &world);
@@ -151,7 +145,7 @@ pub(super) fn run(shared: &Shared) {
             waits.for_each(|wait| wait.abandon(&mut world));
             return;
         }
-        due.append(&mut nudged);
+        due.append(nudged);
         for place in due.drain(..) {
             retired.extend(table.step(place, &mut world).and_then(Wait::entry));
         }

@@ -4,7 +4,7 @@
 //! when the status said done) and 8.
 
 use super::early::{Learnt, Plan, Point, plan};
-use super::entry::{Entry, Job, Phase};
+use super::job::{Entry, Job, Phase, Until};
 use super::shared::{Grave, wake_quietly};
 use super::{WaitError, WatcherOptions, watcher_gone};
 use crate::host::std_host::StdClock;
@@ -237,7 +237,7 @@ impl<'r> Wait<'r> {
             let timeout = || Err(WaitError::Timeout(ticket.awaited(waited)));
             return Some(ticket.verdict(waited).unwrap_or_else(timeout));
         }
-        if self.job.until.as_ref().is_some_and(super::entry::Until::reached) {
+        if self.job.until.as_ref().is_some_and(Until::reached) {
             return Some(Err(WaitError::Cancelled(ticket.awaited(waited))));
         }
         if !grave
