@@ -28,6 +28,7 @@ mod plan;
 mod port;
 mod queue;
 mod reactor;
+mod step_plan;
 mod sync;
 mod time;
 
@@ -35,12 +36,16 @@ pub use bands::{BANDS_MAX, Band, Bands, StepRows, WaitBands};
 pub use bell::Bell;
 pub use declared::{Declared, ExecutorCaps, ExecutorKind, Running, Strictness, resolve};
 pub use error::{Arg, Error, ErrorCode, Result};
-pub use estimator::{Estimator, Outcome, PointEstimate, PointTable};
+pub use estimator::{
+    Costs, Ending, Estimator, Ewma, HalfMean, HalfMin, HazardSchedule, MinSchedule, Naps, Outcome,
+    PointEstimate, PointTable, Schedule, Step,
+};
 pub use executor::{DynExecutor, DynTask, Executor, JoinHandle, RunStats, Spawner};
 pub use line::{CompletionLine, LINE_WORDS, MemoryDescriptor, Slot, reached};
 pub use manual::{ManualClock, ManualIdle, ManualTimer};
 pub use plan::{DeadlinePlan, HostCaps, Park, Resolved, WINDOW_MAX, WaitPlan};
-pub use port::{CompletionPort, WaitReport, run_inline, wait, yield_now};
+pub use port::{CompletionPort, WaitReport, run_inline, wait, wait_steps, yield_now};
 pub use queue::{OnThread, ParkWord, Queue, QueuePort};
 pub use reactor::{Alarmed, Idle, LineSet, Outside, Reactor, Ready, SharedLine, Turn, WatchedLine};
+pub use step_plan::{AnySchedule, EstimatorKind, StepBands, StepPlan};
 pub use time::{Clock, DurNs, MonoNs, Timer};

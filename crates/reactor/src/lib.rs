@@ -9,6 +9,8 @@ pub use gpu_async_reactor_core::*;
 
 pub mod backend;
 pub mod host;
+#[cfg(feature = "std")]
+pub mod replay;
 
 /// The examples of README, compiled and run as its readers would.
 #[cfg(all(doctest, feature = "sim"))]
