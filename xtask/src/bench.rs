@@ -14,8 +14,6 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     let bench = || -> Result<(), String> {
         // cargo speaks on stderr; stdout is for the rows. Not `--locked`: a new dependency of the
         // crate under test would fail here, where nobody looks for it.
-        // Not `--locked`: a new dependency of the crate under test would fail here, where nobody
-        // looks for it.
         let mut build = cargo(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
         must(build.args(heavy.then_some(["--features", "heavy"]).into_iter().flatten()))?;
         let mut command = Command::new(PROGRAM);
