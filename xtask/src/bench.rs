@@ -12,9 +12,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     let (json, heavy) = (has(args, "--json"), has(args, "--heavy"));
     let passed_on = args.iter().filter(|arg| !["--json", "--heavy"].contains(&arg.as_str()));
     let bench = || -> Result<(), String> {
-        // cargo speaks on stderr; stdout is for the rows.
-        let mut build =
-            cargo(&["build", "--quiet", "--release", "--locked", "--manifest-path", MANIFEST]);
+        // cargo speaks on stderr; stdout is for the rows. Not `--locked`: a new dependency of the
+        // crate under test would fail here, where nobody looks for it.
+        let mut build = cargo(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
         must(build.args(heavy.then_some(["--features", "heavy"]).into_iter().flatten()))?;
         let mut command = Command::new(PROGRAM);
         command.args(passed_on);
@@ -56,14 +56,7 @@ fn row(line: &str) -> Result<(), String> {
 /// may be busy.
 pub(crate) fn smoke() -> crate::run::Outcome {
     let check = || -> Result<(), String> {
-        must(&mut cargo(&[
-            "build",
-            "--quiet",
-            "--release",
-            "--locked",
-            "--manifest-path",
-            MANIFEST,
-        ]))?;
+        must(&mut cargo(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]))?;
         for suite in ["executor", "reactor", "timers", "register", "wake"] {
             let rows =
                 output(Command::new(PROGRAM).args([suite, "--rounds", "1", "--scale", "100"]))?;

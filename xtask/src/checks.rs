@@ -4,7 +4,7 @@ use crate::run::{Outcome, cargo, is_there, must, output};
 use std::path::Path;
 use std::process::Command;
 
-const FEATURES: &[&str] = &["", "std", "sim", "vulkan", "wordwait"];
+const FEATURES: &[&str] = &["", "std", "sim", "vulkan", "wordwait", "tokio", "io-uring"];
 
 pub(crate) fn fmt() -> Outcome {
     let probe = "crates/core/no_std_probe/Cargo.toml";
@@ -85,12 +85,43 @@ pub(crate) fn no_std() -> Outcome {
     check().into()
 }
 
-pub(crate) fn loom() -> Outcome {
-    let args = ["test", "--quiet", "-p", "gpu-async-reactor-core", "--lib", "--release"];
+/// The word waits' tests: on this machine, and as aarch64 under an emulator where there is one.
+pub(crate) fn word_waits() -> Outcome {
+    let args = ["test", "--quiet", "-p", "gpu-async-reactor-park", "--features", "wordwait"];
+    if let Err(failed) = must(&mut cargo(&args)) {
+        return Err(failed).into();
+    }
+    let target = "aarch64-unknown-linux-gnu";
+    let root = output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
+    if !Path::new(root.trim()).join("lib/rustlib").join(target).is_dir() {
+        return Outcome::Skipped(format!(
+            "aarch64: the standard library of {target} is not installed"
+        ));
+    }
+    let (linker, emulator) = ("aarch64-linux-gnu-gcc", "qemu-aarch64");
+    for tool in [linker, emulator] {
+        if !is_there(tool, &["--version"]) {
+            return Outcome::Skipped(format!("aarch64: {tool} is not installed"));
+        }
+    }
     let mut command = cargo(&args);
-    command.args(["--target-dir", "target/loom", "loom"]);
-    command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+    command.args(["--lib", "--target", target]);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", linker);
+    let runner = format!("{emulator} -L /usr/aarch64-linux-gnu");
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
     must(&mut command).into()
+}
+
+pub(crate) fn loom() -> Outcome {
+    ["gpu-async-reactor-core", "watcher-models"]
+        .iter()
+        .try_for_each(|package| {
+            let mut command = cargo(&["test", "--quiet", "-p", package, "--lib", "--release"]);
+            command.args(["--target-dir", "target/loom", "loom"]);
+            command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+            must(&mut command)
+        })
+        .into()
 }
 
 pub(crate) fn msrv() -> Outcome {

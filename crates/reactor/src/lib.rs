@@ -10,7 +10,11 @@ pub use gpu_async_reactor_core::*;
 pub mod backend;
 pub mod host;
 #[cfg(feature = "std")]
+pub mod inflight;
+#[cfg(feature = "std")]
 pub mod replay;
+#[cfg(feature = "std")]
+pub mod watcher;
 
 /// The examples of README, compiled and run as its readers would.
 #[cfg(all(doctest, feature = "sim"))]

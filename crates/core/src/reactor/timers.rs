@@ -64,23 +64,24 @@ impl<T> Timers<T> {
     }
 
     pub(super) fn insert(&mut self, at: MonoNs, payload: T) -> TimerKey {
-        let place = self.heap.len();
-        let node = match self.free {
-            NONE => {
-                self.nodes.push(Node { generation: 0, place: 0, payload: Some(payload) });
-                self.nodes.len() as u32 - 1
+        let place = self.heap.len() as u32;
+        let (node, generation) = match self.nodes.get_mut(self.free as usize) {
+            None => {
+                self.nodes.push(Node { generation: 0, place, payload: Some(payload) });
+                (self.nodes.len() as u32 - 1, 0)
             }
-            free => {
-                let entry = &mut self.nodes[free as usize];
-                self.free = entry.place;
+            Some(entry) => {
                 entry.payload = Some(payload);
-                free
+                (
+                    core::mem::replace(&mut self.free, core::mem::replace(&mut entry.place, place)),
+                    entry.generation,
+                )
             }
         };
         self.heap.push(Due { at, sequence: self.sequence, node });
         self.sequence += 1;
-        self.sift_up(place);
-        TimerKey { node, generation: self.nodes[node as usize].generation }
+        self.sift_up(place as usize);
+        TimerKey { node, generation }
     }
 
     /// The payload of a pending timer.
@@ -103,11 +104,8 @@ impl<T> Timers<T> {
 
     fn remove(&mut self, place: usize) -> T {
         let due = self.heap.swap_remove(place);
-        if place < self.heap.len() {
-            let settled = self.sift_down(place);
-            if settled == place {
-                self.sift_up(place);
-            }
+        if place < self.heap.len() && self.sift_down(place) == place {
+            self.sift_up(place);
         }
         let node = &mut self.nodes[due.node as usize];
         node.generation = node.generation.wrapping_add(1);
@@ -115,7 +113,16 @@ impl<T> Timers<T> {
         node.payload.take().expect("a timer in the heap has its payload")
     }
 
-    fn sift_up(&mut self, mut place: usize) {
+    /// Most timers are inserted behind those that are there: then nothing moves.
+    #[inline]
+    fn sift_up(&mut self, place: usize) {
+        let due = &self.heap[place];
+        if place > 0 && self.heap[(place - 1) / ARITY].order() > due.order() {
+            self.rise(place);
+        }
+    }
+
+    fn rise(&mut self, mut place: usize) {
         let due = self.heap[place];
         while place > 0 {
             let parent = (place - 1) / ARITY;

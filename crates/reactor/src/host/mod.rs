@@ -2,3 +2,7 @@
 
 #[cfg(feature = "std")]
 pub mod std_host;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+#[cfg(all(feature = "io-uring", target_os = "linux"))]
+pub mod uring;

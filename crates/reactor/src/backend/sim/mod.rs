@@ -14,6 +14,7 @@
 
 mod engine;
 mod faults;
+mod status;
 mod threads;
 mod virtual_time;
 mod work;

@@ -19,8 +19,8 @@ pub struct SimDevice {
     shared: Arc<Device>,
 }
 
-struct Device {
-    options: SimOptions,
+pub(super) struct Device {
+    pub(super) options: SimOptions,
     lost: AtomicBool,
     /// Doorbell numbers: never used twice.
     rings: AtomicU64,
@@ -37,19 +37,22 @@ struct Made {
 }
 
 /// What a queue and its thread share.
-struct Shared {
-    device: Arc<Device>,
-    engine: Mutex<Engine>,
+pub(super) struct Shared {
+    pub(super) device: Arc<Device>,
+    pub(super) engine: Mutex<Engine>,
     /// Wakes the thread: work, or the end.
     work: Condvar,
     /// Wakes blocked waits: a status, or a loss.
     status: Condvar,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
+    /// What the status says is done, for whoever asks from another thread: no lock is taken for it, so
+    /// that asking holds nobody up.
+    pub(super) done: AtomicU64,
     cpu_ns: AtomicU64,
     line: Arc<CompletionLine>,
     slot: Slot,
     bell: Mutex<Option<(Arc<Bell>, Slot)>>,
-    label: String,
+    pub(super) label: String,
 }
 
 impl SimDevice {
@@ -84,6 +87,7 @@ impl SimDevice {
             work: Condvar::new(),
             status: Condvar::new(),
             closed: AtomicBool::new(false),
+            done: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             line,
             slot,
@@ -135,7 +139,7 @@ impl Device {
 }
 
 impl Shared {
-    fn is_lost(&self) -> bool {
+    pub(super) fn is_lost(&self) -> bool {
         self.device.lost.load(Ordering::Acquire)
     }
 
@@ -194,6 +198,7 @@ impl Shared {
             Deed::Status(number) => {
                 if !self.is_lost() {
                     hold(&self.engine).set_done(number);
+                    self.done.fetch_max(number, Ordering::Release);
                     self.status.notify_all();
                 }
             }
@@ -205,7 +210,7 @@ impl Shared {
 /// An in-order queue of a [`SimDevice`]. Dropping it waits for nothing: work that did not end is
 /// dropped.
 pub struct SimQueue {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl SimQueue {
@@ -332,7 +337,7 @@ impl std::fmt::Debug for SimQueue {
 }
 
 /// Locks; a panic of somebody who held it left nothing half done here.
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -23,6 +23,7 @@ mod gate;
 mod memory;
 mod queue;
 mod stamps;
+mod status;
 mod store;
 mod timeline;
 

@@ -7,9 +7,10 @@ use super::compute::Job;
 use super::device::{Inner, hold};
 use super::gate::Gate;
 use super::memory::VulkanLine;
+use super::status::VulkanStatus;
 use super::store::Stores;
 use super::timeline::Timeline;
-use crate::{DurNs, MonoNs, Queue, Result, Slot, error};
+use crate::{DurNs, MonoNs, Queue, QueueStatus, Result, SharedStatus, Slot, error};
 use ash::vk;
 use std::sync::{Arc, Mutex};
 
@@ -33,6 +34,7 @@ pub struct VulkanQueue {
     /// Gates that submitted work waits for, each until that work's number.
     gates: Vec<(u64, Arc<Timeline>)>,
     label: String,
+    status: Arc<VulkanStatus>,
 }
 
 impl VulkanQueue {
@@ -44,6 +46,8 @@ impl VulkanQueue {
         let (line, slot) = inner.place()?;
         let timeline = Arc::new(Timeline::new(inner)?);
         let stores = Stores::new(inner, borrowed.flatten(), line.clone(), slot)?;
+        let label = format!("a queue of {}", inner.info.name);
+        let status = VulkanStatus::new(inner, &queue, &timeline, &label);
         Ok(VulkanQueue {
             inner: inner.clone(),
             queue,
@@ -55,7 +59,8 @@ impl VulkanQueue {
             shared_with_owner: borrowed.is_some(),
             gate: None,
             gates: Vec::new(),
-            label: format!("a queue of {}", inner.info.name),
+            label,
+            status,
         })
     }
 
@@ -193,16 +198,17 @@ impl Queue for VulkanQueue {
     }
 
     fn confirm(&mut self, number: u64) -> Result<()> {
-        // A wait that is already over, and a submit of nothing: drivers check for a loss in both.
-        self.timeline.wait(number, DurNs(0))?;
-        let queue = hold(&self.queue);
-        // SAFETY: the queue is held; there is nothing in the submit.
-        unsafe { self.inner.device.queue_submit(*queue, &[], vk::Fence::null()) }
-            .map_err(|e| self.inner.failed("asking for a loss", "vkQueueSubmit", e))
+        self.status.confirm(number)
     }
 
     fn label(&self) -> &str {
         &self.label
+    }
+}
+
+impl SharedStatus for VulkanQueue {
+    fn shared_status(&self) -> Arc<dyn QueueStatus> {
+        self.status.clone()
     }
 }
 

@@ -18,11 +18,26 @@ const SPIN: DurNs = DurNs::from_us(5);
 /// A nap lasts this share of the time already parked, so that the lag it can add is this share of the
 /// wait, …
 const NAP_SHARE: u64 = 32;
-/// … at least this: on 1 ms steps naps of 20 µs took 43 % of a core and of 40 µs 29 %, for the same
-/// median lag …
+/// … at least [`Naps::least`]: on 1 ms steps naps of 20 µs took 43 % of a core and of 40 µs 29 %, for the same
+/// median lag, …
 const NAP_LEAST: DurNs = DurNs::from_us(40);
-/// … and at most this, whatever the wait.
+/// … and at most [`Naps::most`], whatever the wait.
 const NAP_MOST: DurNs = DurNs::from_us(250);
+
+/// Bounds of the naps between two looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Naps {
+    /// The shortest nap. Default 40 µs.
+    pub least: DurNs,
+    /// The longest nap. Default 250 µs.
+    pub most: DurNs,
+}
+
+impl Default for Naps {
+    fn default() -> Naps {
+        Naps { least: NAP_LEAST, most: NAP_MOST }
+    }
+}
 
 /// An [`Idle`] of the thread that made it.
 ///
@@ -38,11 +53,19 @@ pub struct StdIdle {
     since: MonoNs,
     /// When the last bound ended with nothing ready.
     ended: MonoNs,
+    naps: Naps,
 }
 
 impl StdIdle {
     /// An idle of the calling thread.
     pub fn new(clock: StdClock, word_wait: Option<WordWait>) -> StdIdle {
+        StdIdle::with_naps(clock, word_wait, Naps::default())
+    }
+
+    /// An idle of the calling thread whose naps have those bounds; a `most` below `least` is taken as
+    /// `least`.
+    pub fn with_naps(clock: StdClock, word_wait: Option<WordWait>, naps: Naps) -> StdIdle {
+        let naps = Naps { most: naps.most.max(naps.least), ..naps };
         struct Unpark(Thread);
         impl Wake for Unpark {
             fn wake(self: Arc<Self>) {
@@ -53,7 +76,7 @@ impl StdIdle {
             }
         }
         let unparker = Waker::from(Arc::new(Unpark(thread::current())));
-        StdIdle { clock, word_wait, unparker, since: MonoNs(0), ended: MonoNs(0) }
+        StdIdle { clock, word_wait, unparker, since: MonoNs(0), ended: MonoNs(0), naps }
     }
 
     /// Spins, then naps, until `ready` or the end of the bound.
@@ -74,7 +97,7 @@ impl StdIdle {
             if parked < SPIN {
                 core::hint::spin_loop();
             } else {
-                let nap = DurNs(parked.0 / NAP_SHARE).clamp(NAP_LEAST, NAP_MOST);
+                let nap = DurNs(parked.0 / NAP_SHARE).clamp(self.naps.least, self.naps.most);
                 thread::park_timeout(Duration::from(nap.min(end.since(now))));
             }
             if ready() {

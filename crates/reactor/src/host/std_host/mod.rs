@@ -7,5 +7,5 @@ mod watcher;
 pub use clock::StdClock;
 #[cfg(feature = "sim")]
 pub(crate) use clock::least_timer_slack;
-pub use idle::StdIdle;
+pub use idle::{Naps, StdIdle};
 pub use watcher::{Watch, Watcher};

@@ -1,0 +1,305 @@
+//! How long to sleep through a step, and whether to wake its task ahead of the completion.
+//!
+//! Pure: spans in, spans out. What a machine's sleeps and wakes cost is learnt from what they took; of
+//! the ways to wait, the one that would have cost least over the last steps is taken.
+
+use super::EarlyOptions;
+use crate::DurNs;
+
+/// Samples kept.
+const KEPT: usize = 16;
+/// Steps before anything is predicted.
+const LEAST: usize = 4;
+
+/// The last few samples of something.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ring {
+    samples: [u64; KEPT],
+    count: usize,
+    next: usize,
+}
+
+impl Ring {
+    pub(super) fn push(&mut self, sample: u64) {
+        self.samples[self.next] = sample;
+        self.next = (self.next + 1) % KEPT;
+        self.count = (self.count + 1).min(KEPT);
+    }
+
+    fn sorted(&self) -> ([u64; KEPT], usize) {
+        let mut sorted = self.samples;
+        sorted[..self.count].sort_unstable();
+        (sorted, self.count)
+    }
+
+    /// The sample that so many thousandths of them don't exceed.
+    fn quantile(&self, permille: usize) -> Option<u64> {
+        let (sorted, count) = self.sorted();
+        (count > 0).then(|| sorted[(count - 1) * permille / 1_000])
+    }
+}
+
+/// A cost that depends on how long the machine idled before: learnt for each power of four of it.
+#[derive(Debug, Default)]
+struct ByIdle([Ring; 10]);
+
+impl ByIdle {
+    fn at(idled: DurNs) -> usize {
+        // From 64 µs on, each fourfold has its own.
+        ((idled.0 >> 16).checked_ilog2().map_or(0, |log| log as usize / 2 + 1)).min(9)
+    }
+
+    fn push(&mut self, idled: DurNs, cost: DurNs) {
+        self.0[Self::at(idled)].push(cost.0);
+    }
+
+    fn quantile(&self, idled: DurNs, permille: usize, otherwise: DurNs) -> u64 {
+        self.0[Self::at(idled)].quantile(permille).unwrap_or(otherwise.0)
+    }
+}
+
+/// What this machine's sleeps and wakes really cost.
+#[derive(Debug, Default)]
+pub(super) struct Learnt {
+    overshoot: ByIdle,
+    wake: ByIdle,
+}
+
+impl Learnt {
+    /// A sleep of `slept` ended `late` after its time.
+    pub(super) fn sleep_took(&mut self, slept: DurNs, late: DurNs) {
+        self.overshoot.push(slept, late);
+    }
+
+    /// A task that idled so long ran that long after its waker was called.
+    pub(super) fn wake_took(&mut self, idled: DurNs, took: DurNs) {
+        self.wake.push(idled, took);
+    }
+
+    /// How much before its time a sleep must end for the watcher to be awake then.
+    fn margin(&self, slept: DurNs) -> u64 {
+        let learnt = self.overshoot.quantile(slept, 800, DurNs::from_us(60));
+        learnt.clamp(5_000, 300_000)
+    }
+
+    /// What a wake takes: at best, mostly, and at worst.
+    fn wakes(&self, idled: DurNs) -> [u64; 3] {
+        [100, 500, 900].map(|permille| {
+            let learnt = self.wake.quantile(idled, permille, DurNs::from_us(40));
+            learnt.clamp(2_000, 200_000)
+        })
+    }
+}
+
+/// How one queue's steps went.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    lengths: Ring,
+}
+
+impl Point {
+    /// A step took that long; `late` says that it had ended before anybody looked.
+    pub(super) fn observe(&mut self, length: DurNs, late: bool) {
+        // A late look says only that it was shorter: an eighth is taken off, so that a point whose
+        // steps became shorter is soon looked at in time.
+        self.lengths.push(if late { length.0 / 8 * 7 } else { length.0 });
+    }
+}
+
+/// How to wait for one step, in spans from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Watch the word at once.
+    Watch,
+    /// Sleep until then, and watch.
+    Sleep { to: DurNs },
+    /// Sleep until then, spin until `wake`, wake the task, which watches for at most `watch`.
+    Early { to: DurNs, wake: DurNs, watch: DurNs },
+}
+
+/// A nap's CPU: going to sleep, waking up, looking.
+const NAP_CPU: u64 = 6_000;
+/// Sleeps shorter than this are not worth one.
+const LEAST_SLEEP: u64 = 100_000;
+/// The longest that the watcher spins where workers may not watch.
+const SPIN_MOST: u64 = 200_000;
+
+/// The plan that would have cost least over the last steps.
+pub(super) fn plan(
+    point: &Point,
+    learnt: &Learnt,
+    options: Option<&EarlyOptions>,
+    waits: usize,
+) -> Plan {
+    let (sorted, count) = point.lengths.sorted();
+    let lengths = &sorted[..count];
+    if count < LEAST {
+        return Plan::Watch;
+    }
+    let middle = DurNs(lengths[count / 2]);
+    let (margin, wakes) = (learnt.margin(middle), learnt.wakes(middle));
+    let [_, wake, slow_wake] = wakes;
+    let price = options.map_or(200, |options| options.cpu_price_permille);
+    let cost = |lag: u64, cpu: u64| u128::from(lag) * 1_000 + u128::from(cpu) * u128::from(price);
+    // Watching in naps from `from` on: half a nap late, then the wake.
+    let napped = |length: u64, from: u64| {
+        let left = length.saturating_sub(from);
+        let late = from.saturating_sub(length);
+        cost(late + wake + 20_000, left / 48_000 * NAP_CPU + NAP_CPU)
+    };
+    let watch_cost: u128 = lengths.iter().map(|&length| napped(length, 0)).sum();
+    let mut best = (watch_cost, Plan::Watch);
+    // The shortest, and a few up to three quarters: aiming beyond that never costs least.
+    for aim in [0, count / 8, count / 4, count / 2, count * 3 / 4].map(|i| lengths[i]) {
+        let to = aim.saturating_sub(margin);
+        if to < LEAST_SLEEP {
+            continue;
+        }
+        let sleep_cost = lengths.iter().map(|&length| napped(length, to + margin / 2)).sum();
+        if sleep_cost < best.0 {
+            best = (sleep_cost, Plan::Sleep { to: DurNs(to) });
+        }
+        let Some(options) = options.filter(|options| waits <= options.most_waits) else { continue };
+        let share = u128::from(aim) * u128::from(options.watch_permille) / 1_000;
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        let watch = options.watch_most.0.min(options.watch_free.0.saturating_add(share));
+        if watch == 0 {
+            // The watcher itself spins to the completion, then wakes the task.
+            let spin_cost = lengths.iter().map(|&length| {
+                let late = to.saturating_sub(length);
+                cost(late + wake, length.saturating_sub(to).min(SPIN_MOST))
+            });
+            let spin_cost: u128 = spin_cost.sum();
+            if spin_cost < best.0 {
+                let (to, wake) = (DurNs(to), DurNs(to.saturating_add(SPIN_MOST)));
+                best = (spin_cost, Plan::Early { to, wake, watch: DurNs(0) });
+            }
+            continue;
+        }
+        for lead in [wake, slow_wake, slow_wake + 15_000, slow_wake + 40_000] {
+            let wake_at = aim.saturating_sub(lead);
+            let to = wake_at.saturating_sub(margin);
+            if to < LEAST_SLEEP {
+                continue;
+            }
+            let one = |length: u64, wake: u64| {
+                // When the task starts to watch.
+                let from = wake_at + wake;
+                match length.checked_sub(from) {
+                    None => cost(from - length, margin / 2),
+                    Some(beyond) if beyond <= watch => cost(300, margin / 2 + beyond),
+                    Some(beyond) => cost(
+                        wake + 20_000,
+                        margin / 2 + watch + beyond / 48_000 * NAP_CPU + 2 * NAP_CPU,
+                    ),
+                }
+            };
+            let each = lengths.iter().flat_map(|&length| wakes.map(|wake| one(length, wake)));
+            let early_cost = each.sum::<u128>() / wakes.len() as u128;
+            if early_cost < best.0 {
+                let (to, wake, watch) = (DurNs(to), DurNs(wake_at), DurNs(watch));
+                best = (early_cost, Plan::Early { to, wake, watch });
+            }
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(lengths_us: &[u64]) -> Point {
+        let mut point = Point::default();
+        lengths_us.iter().for_each(|&us| point.observe(DurNs::from_us(us), false));
+        point
+    }
+
+    fn learnt() -> Learnt {
+        let mut learnt = Learnt::default();
+        for _ in 0..KEPT {
+            for ms in [1, 10, 45] {
+                learnt.sleep_took(DurNs::from_ms(ms), DurNs::from_us(70));
+                learnt.wake_took(DurNs::from_ms(ms), DurNs::from_us(50));
+            }
+        }
+        learnt
+    }
+
+    #[test]
+    fn nothing_is_slept_before_something_is_known() {
+        let options = EarlyOptions::default();
+        let few = point(&[10_000; LEAST - 1]);
+        assert_eq!(plan(&few, &learnt(), Some(&options), 1), Plan::Watch);
+    }
+
+    #[test]
+    fn steady_steps_are_slept_through_and_woken_early_within_the_bounds() {
+        let options = EarlyOptions::default();
+        for (ms, most_watch) in [(1, 71), (10, 200), (45, 200)] {
+            let steady: Vec<_> = (0..16).map(|i| ms * 1_000 + i % 4 * 10).collect();
+            let Plan::Early { to, wake, watch } =
+                plan(&point(&steady), &learnt(), Some(&options), 1)
+            else {
+                panic!("{ms} ms steps are not woken early")
+            };
+            assert!(to < wake && wake.0 + 50_000 < ms * 1_000_000 + 30_000, "{to} {wake}");
+            assert!(watch <= DurNs::from_us(most_watch), "{watch}");
+            assert!(wake.0 - to.0 >= 70_000, "the margin covers the overshoot");
+        }
+    }
+
+    #[test]
+    fn a_crowd_is_not_woken_early() {
+        let options = EarlyOptions::default();
+        let steady = point(&[45_000; 16]);
+        let found = plan(&steady, &learnt(), Some(&options), options.most_waits + 1);
+        assert!(matches!(found, Plan::Sleep { .. }), "{found:?}");
+        assert!(matches!(plan(&steady, &learnt(), None, 1), Plan::Sleep { .. }));
+    }
+
+    #[test]
+    fn two_modes_are_aimed_at_the_shorter_and_irregular_steps_never_slept_far_beyond() {
+        let options = EarlyOptions::default();
+        let modes: Vec<_> = (0..16).map(|i| if i % 2 == 0 { 5_000 } else { 45_000 }).collect();
+        let (Plan::Sleep { to } | Plan::Early { to, .. }) =
+            plan(&point(&modes), &learnt(), Some(&options), 1)
+        else {
+            panic!("nothing is slept")
+        };
+        assert!(to < DurNs::from_us(5_000), "{to}");
+    }
+
+    #[test]
+    fn a_late_look_lowers_what_is_predicted() {
+        let mut steps = point(&[10_000; 16]);
+        for _ in 0..KEPT {
+            steps.observe(DurNs::from_us(9_900), true);
+        }
+        let (Plan::Sleep { to } | Plan::Early { to, .. }) =
+            plan(&steps, &learnt(), Some(&EarlyOptions::default()), 1)
+        else {
+            panic!("nothing is slept")
+        };
+        assert!(to < DurNs::from_us(8_700), "{to}");
+    }
+
+    #[test]
+    fn with_no_watch_allowed_the_watcher_spins_to_the_completion() {
+        let options =
+            EarlyOptions { watch_most: DurNs(0), watch_free: DurNs(0), ..EarlyOptions::default() };
+        let steady = point(&[10_000; 16]);
+        if let Plan::Early { wake, watch, .. } = plan(&steady, &learnt(), Some(&options), 1) {
+            assert_eq!(watch, DurNs(0));
+            assert!(wake.0 + 10_000 > 10_000_000);
+        }
+    }
+
+    #[test]
+    fn idle_spans_have_their_own_costs() {
+        let at = |us| ByIdle::at(DurNs::from_us(us));
+        assert_eq!(at(0), 0);
+        assert!(at(1_000) < at(10_000) && at(10_000) < at(45_000));
+        assert_eq!(ByIdle::at(DurNs(u64::MAX)), 9);
+    }
+}
