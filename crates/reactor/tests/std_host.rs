@@ -110,6 +110,30 @@ fn a_wake_from_another_thread_ends_the_executors_park_and_its_sleep() {
     }
 }
 
+#[test]
+fn an_idle_handed_to_another_thread_is_woken_there() {
+    // Asked here first, then moved: the sleep without an end is the other thread's.
+    let mut moved = idle();
+    assert!(moved.unparker().is_some());
+    let (send, wakers) = mpsc::channel::<Waker>();
+    let sleeper = std::thread::spawn(move || {
+        // As a reactor does: asks for the waker, then sleeps; early returns are allowed.
+        for _ in 0..2 {
+            let _ = send.send(moved.unparker().unwrap().clone());
+            moved.sleep_until(MonoNs::MAX);
+        }
+    });
+    let start = Instant::now();
+    let mut last = wakers.recv_timeout(PATIENCE).unwrap();
+    while !sleeper.is_finished() {
+        assert!(start.elapsed() < PATIENCE, "slept on");
+        last = wakers.try_recv().unwrap_or(last);
+        last.wake_by_ref();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    sleeper.join().unwrap();
+}
+
 /// Says which waker was woken.
 struct Notes(mpsc::Sender<usize>, usize);
 

@@ -7,9 +7,10 @@ use super::StdClock;
 use super::clock::least_timer_slack;
 use crate::backend::wordwait::WordWait;
 use crate::{Clock, CompletionLine, DurNs, Idle, LineSet, MonoNs};
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::{self, Thread, ThreadId};
 use std::time::Duration;
 
 /// Spinning at the start of a park: about what a nap's wake-up costs, so that work nearly done is seen
@@ -39,7 +40,7 @@ impl Default for Naps {
     }
 }
 
-/// An [`Idle`] of the thread that made it.
+/// An [`Idle`] of the thread that uses it.
 ///
 /// A sleep and a nap are a timed wait in the kernel, with the least timer slack, that another thread
 /// ends through [`unparker`](Idle::unparker). With a [`WordWait`] a park waits in hardware instead.
@@ -47,7 +48,8 @@ impl Default for Naps {
 pub struct StdIdle {
     clock: StdClock,
     word_wait: Option<WordWait>,
-    unparker: Waker,
+    /// Ends the sleeps of one thread: the first that asked for it, or the last that slept.
+    unparker: OnceCell<(ThreadId, Waker)>,
     /// When the parking that goes on began: naps go on growing from one bound to the next, as long as
     /// nothing was ready in between.
     since: MonoNs,
@@ -57,25 +59,16 @@ pub struct StdIdle {
 }
 
 impl StdIdle {
-    /// An idle of the calling thread.
+    /// An idle for one thread, this or another.
     pub fn new(clock: StdClock, word_wait: Option<WordWait>) -> StdIdle {
         StdIdle::with_naps(clock, word_wait, Naps::default())
     }
 
-    /// An idle of the calling thread whose naps have those bounds; a `most` below `least` is taken as
+    /// An idle for one thread, whose naps have those bounds; a `most` below `least` is taken as
     /// `least`.
     pub fn with_naps(clock: StdClock, word_wait: Option<WordWait>, naps: Naps) -> StdIdle {
         let naps = Naps { most: naps.most.max(naps.least), ..naps };
-        struct Unpark(Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
-            fn wake_by_ref(self: &Arc<Self>) {
-                self.0.unpark();
-            }
-        }
-        let unparker = Waker::from(Arc::new(Unpark(thread::current())));
+        let unparker = OnceCell::new();
         StdIdle { clock, word_wait, unparker, since: MonoNs(0), ended: MonoNs(0), naps }
     }
 
@@ -110,8 +103,29 @@ impl StdIdle {
     }
 }
 
+/// What ends the calling thread's sleeps.
+fn unparker_here() -> (ThreadId, Waker) {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+        fn wake_by_ref(self: &Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let thread = thread::current();
+    (thread.id(), Waker::from(Arc::new(Unpark(thread))))
+}
+
 impl Idle for StdIdle {
     fn sleep_until(&mut self, at: MonoNs) {
+        if self.unparker.get().is_some_and(|(thread, _)| *thread != thread::current().id()) {
+            // It was handed to this thread: whoever asked meanwhile holds the other thread's waker, so
+            // this returns early and is asked again.
+            self.unparker = OnceCell::from(unparker_here());
+            return;
+        }
         if at == MonoNs::MAX {
             thread::park();
             return;
@@ -147,6 +161,6 @@ impl Idle for StdIdle {
     }
 
     fn unparker(&self) -> Option<&Waker> {
-        Some(&self.unparker)
+        Some(&self.unparker.get_or_init(unparker_here).1)
     }
 }
