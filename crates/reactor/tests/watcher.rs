@@ -308,22 +308,30 @@ fn situation_9_waits_resolve_in_order_while_the_workers_are_busy() {
 fn situation_12_targets_resolve_in_the_order_of_the_word() {
     let mut queue = queue(Faults::none());
     let order = Arc::new(Mutex::new(Vec::new()));
-    let waits: Vec<_> = (0..5)
+    // The word moves on by one when the wait before it resolved: however busy the machine is, it is never
+    // past a target that is still to be looked at.
+    let (gates, waits): (Vec<_>, Vec<_>) = (0..5)
         .map(|_| {
-            queue.submit(work(5)).unwrap();
-            queue.completion().timeout(PATIENCE)
+            let (open, gate) = std::sync::mpsc::channel::<()>();
+            queue.submit(Work::running(move || assert!(gate.recv().is_err()))).unwrap();
+            (open, queue.completion().timeout(PATIENCE))
         })
-        .collect();
+        .unzip();
     current_thread().block_on(async {
-        let tasks = waits.into_iter().enumerate().rev().map(|(i, wait)| {
+        let local = tokio::task::LocalSet::new();
+        let mut gates = gates.into_iter();
+        let first = gates.next();
+        let tasks: Vec<_> =
+            waits.into_iter().enumerate().map(|wait| (wait, gates.next())).collect();
+        for ((i, wait), next) in tasks.into_iter().rev() {
             let order = order.clone();
-            async move {
+            local.spawn_local(async move {
                 wait.await.unwrap();
                 order.lock().unwrap().push(i);
-            }
-        });
-        let local = tokio::task::LocalSet::new();
-        tasks.for_each(|task| drop(local.spawn_local(task)));
+                drop(next);
+            });
+        }
+        local.spawn_local(async move { drop(first) });
         local.await;
     });
     assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
