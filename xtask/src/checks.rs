@@ -10,6 +10,9 @@ pub(crate) fn fmt() -> Outcome {
     let probe = "crates/core/no_std_probe/Cargo.toml";
     must(&mut cargo(&["fmt", "--all", "--check"]))
         .and_then(|()| must(&mut cargo(&["fmt", "--manifest-path", probe, "--check"])))
+        .and_then(|()| {
+            must(&mut cargo(&["fmt", "--manifest-path", crate::bench::MANIFEST, "--check"]))
+        })
         .into()
 }
 
@@ -109,6 +112,17 @@ pub(crate) fn word_waits() -> Outcome {
     must(&mut command).into()
 }
 
+/// The tests of completions, bodies in flight and hosts, whose features the command doesn't turn on.
+pub(crate) fn runtimes() -> Outcome {
+    let features = "sim,vulkan,tokio,io-uring,wordwait";
+    let args = ["test", "--quiet", "-p", "gpu-async-reactor", "--features", features];
+    let tests =
+        ["watcher", "watcher_allocations", "watcher_vulkan", "server", "tokio_host", "uring_host"];
+    must(cargo(&args).arg("--lib").args(tests.iter().flat_map(|test| ["--test", test])))
+        .and_then(|()| must(cargo(&args).arg("--doc")))
+        .into()
+}
+
 pub(crate) fn loom() -> Outcome {
     ["gpu-async-reactor-core", "watcher-models"]
         .iter()
@@ -159,4 +173,45 @@ pub(crate) fn main_job() -> Outcome {
         if html.contains("<svg") { Ok(()) } else { Err(format!("{report} has no plot")) }
     };
     job(&[]).and_then(|()| job(&["--device", "sim"])).into()
+}
+
+pub(crate) fn asan() -> Outcome {
+    sanitize("address")
+}
+
+pub(crate) fn tsan() -> Outcome {
+    sanitize("thread")
+}
+
+/// The standard library is not built with the sanitizer, which doesn't know fences: the one before an
+/// `Arc`'s memory is freed looks like none. Everything else of the library that the program uses
+/// between threads is generic, and so built with it.
+const SUPPRESSED: &str =
+    "race:drop_slow\nrace:drop_glue<alloc::sync::Arc\nrace:drop_glue::<alloc::sync::Arc\n";
+
+/// Runs the executor and the reactor under random load with a sanitizer.
+fn sanitize(sanitizer: &str) -> Outcome {
+    if !is_there("cargo", &["+nightly", "--version"]) {
+        return Outcome::Skipped("no nightly toolchain is installed".into());
+    }
+    let (target, example) = ("x86_64-unknown-linux-gnu", "stress");
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Outcome::Skipped(format!("only on {target}"));
+    }
+    let flags = format!("-Zsanitizer={sanitizer} -Cunsafe-allow-abi-mismatch=sanitizer");
+    let folder = format!("target/{sanitizer}");
+    let mut run = Command::new("cargo");
+    run.args(["+nightly", "run", "--quiet", "-p", "gpu-async-reactor-core", "--features", "std"]);
+    run.args(["--release", "--example", example, "--target", target, "--target-dir", &folder]);
+    // The toolchain that started this would otherwise be the one that is run.
+    run.args(["--", "500"])
+        .env("RUSTFLAGS", flags)
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO");
+    let list = "target/sanitizer-suppressions.txt";
+    if let Err(error) = std::fs::write(list, SUPPRESSED) {
+        return Outcome::Failed(format!("writing {list}: {error}"));
+    }
+    run.env("TSAN_OPTIONS", format!("suppressions={list}"));
+    must(&mut run).into()
 }

@@ -1,6 +1,8 @@
 //! One entry for every check: `cargo xtask ci` runs them all, `cargo xtask NAME…` some of them.
 
+mod bench;
 mod checks;
+mod gates;
 mod numbers;
 mod run;
 
@@ -20,20 +22,28 @@ const CHECKS: &[Check] = &[
     ("no-std", "the core links and runs without a standard library", checks::no_std),
     ("loom", "the handshakes hold in every interleaving", checks::loom),
     ("word-waits", "hardware parks arm, look and wait, on x86-64 and aarch64", checks::word_waits),
+    ("runtimes", "completions and hosts keep their promises on every runtime", checks::runtimes),
     ("msrv", "the stated minimum version of Rust is enough", checks::msrv),
     ("deny", "licences and sources of dependencies are allowed", checks::deny),
     ("examples", "the examples run", checks::examples),
     ("main-job", "the main job runs and verifies every result", checks::main_job),
+    ("asan", "random load touches no memory it should not", checks::asan),
+    ("tsan", "random load has no data race", checks::tsan),
+    ("gates", "no hot path runs more or fewer instructions than are on record", gates::check),
+    ("peers", "the benchmarks build and run", bench::smoke),
     ("numbers", "the wait plans cost what the README says, as ratios", numbers::check),
 ];
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    if let Some("bench" | "gates-update") = asked.first().map(String::as_str) {
+        return command(&asked);
+    }
     let all = asked.iter().any(|name| name == "ci");
     let unknown =
         asked.iter().find(|name| *name != "ci" && !CHECKS.iter().any(|(check, ..)| check == name));
     if asked.is_empty() || unknown.is_some() {
-        eprintln!("usage: cargo xtask ci | NAME…");
+        eprintln!("usage: cargo xtask ci | NAME… | bench SUITE [--json] [--heavy] | gates-update");
         for (name, proves, _) in CHECKS {
             eprintln!("  {name:<10} {proves}");
         }
@@ -75,4 +85,22 @@ fn main() -> ExitCode {
     println!("failed checks: {}{}", failed.len(), list(&failed));
     println!("checks: {passed} passed, {} failed, {} skipped", failed.len(), skipped.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is no check: measures, or writes the record that a check compares with.
+fn command(asked: &[String]) -> ExitCode {
+    if let Err(error) = std::env::set_current_dir(run::root()) {
+        eprintln!("entering the project's folder: {error}");
+        return ExitCode::FAILURE;
+    }
+    if asked[0] == "bench" {
+        return bench::main(&asked[1..]);
+    }
+    match gates::update() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }

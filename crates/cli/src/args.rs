@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
-use gpu_async_reactor::WaitBands;
+use gpu_async_reactor::{Costs, StepBands, StepPlan};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -34,6 +34,71 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measures the executor, the reactor and its timers
     Bench(BenchArgs),
+    /// Waits recorded waits again, in virtual time, under other plans
+    #[command(after_help = EXIT_CODES)]
+    Replay(ReplayArgs),
+    /// Finds the wait plan for this machine and a workload, and tries it
+    #[command(after_help = EXIT_CODES)]
+    Tune(TuneArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TuneArgs {
+    /// The device to record on and to try the plan on; the best one if not given
+    #[arg(long, value_name = "KIND[:INDEX]")]
+    pub(crate) device: Option<DeviceChoice>,
+    /// A recording, as `run --record` writes it, in place of recording the trace's steps now
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// What a microsecond of wake lag and one of CPU cost
+    #[arg(long, value_name = "lag=N,cpu=N", default_value = "lag=5,cpu=1", value_parser = costs)]
+    pub(crate) cost: Costs,
+    /// Queues that work at the same time
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) queues: u16,
+    /// Steps of each queue
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=4_000))]
+    pub(crate) steps: u32,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draws lag against CPU of every plan looked at, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// A recording, as `run --record` writes it
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// A wait plan; give it again for more. The default is one of each estimator
+    #[arg(long = "plan", value_name = "TEXT")]
+    pub(crate) plans: Vec<StepPlan>,
+    /// What a microsecond of wake lag and one of CPU cost
+    #[arg(long, value_name = "lag=N,cpu=N", default_value = "lag=5,cpu=1", value_parser = costs)]
+    pub(crate) cost: Costs,
+    /// How late sleeps end: as measured on this machine now, or as the model says that is the same everywhere
+    #[arg(long, value_name = "HOST", default_value = "model", value_parser = ["model", "measured"])]
+    pub(crate) host: String,
+    /// Where the generator of the host's lateness starts
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draws lag against CPU, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// Reads costs by the rules of a plan's text.
+fn costs(text: &str) -> Result<Costs, String> {
+    let plan: StepPlan = format!("poll+hazard:{text}").parse().map_err(|e| format!("{e}"))?;
+    match plan.estimator {
+        Some(gpu_async_reactor::EstimatorKind::Hazard(costs)) => Ok(costs),
+        _ => Err(format!("`{text}` is not `lag=N,cpu=N`")),
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,7 +108,7 @@ pub(crate) struct RunArgs {
     pub(crate) device: Option<DeviceChoice>,
     /// A wait plan, or a banded one; give it again for more. The default is one of each kind
     #[arg(long = "plan", value_name = "TEXT")]
-    pub(crate) plans: Vec<WaitBands>,
+    pub(crate) plans: Vec<StepBands>,
     /// Queues that work at the same time
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) queues: u16,
@@ -66,6 +131,9 @@ pub(crate) struct RunArgs {
     /// longest steps take one after another if that is more
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) deadline_ms: Option<u64>,
+    /// Writes the waits of the first plan to a file, for `replay`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// A fault of the simulated device, at each queue's number N: lose@N, hang@N, refuse@N,
     /// lost-store@N or wrong@N
     #[arg(long, value_name = "FAULT@N")]

@@ -8,9 +8,11 @@ mod args;
 mod bench;
 mod doctor;
 mod exit;
+mod replay;
 mod report;
 mod run;
 mod sys;
+mod tune;
 mod workload;
 
 use args::{Args, Command};
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Command::Bench(bench)) => bench::bench(&bench),
+        Some(Command::Replay(replay)) => replay::replay(&replay),
+        Some(Command::Tune(tune)) => tune::tune(&tune),
     };
     match done {
         Ok(exit) => exit.into(),

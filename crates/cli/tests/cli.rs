@@ -455,3 +455,62 @@ fn bench_rows_parse() {
         && row["simulated"] == false
         && row["device"] == "cpu"));
 }
+
+/// Runs the command in a folder that is there.
+fn here(folder: &std::path::Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-reactor"));
+    command.args(args).current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn a_recording_is_made_and_replayed() {
+    let folder = folder("replay");
+    let args =
+        ["run", "--device", "sim", "--queues", "2", "--steps", "60", "--record", "waits.csv"];
+    let output = here(&folder, &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("recording: 120 waits under block"));
+    let output = here(&folder, &["replay", "waits.csv", "--json", "--plot", "plot.svg"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    for case in ["oracle", "spin", "block", "poll+nap", "poll+hazard:lag=5,cpu=1"] {
+        let cost = rows.iter().find(|row| row["case"] == case && row["metric"] == "cost");
+        let cost = cost.unwrap_or_else(|| panic!("no cost of {case}"));
+        assert!(cost["value"].as_f64().unwrap() > 0.0 && cost["n"] == 120);
+    }
+    let plot = std::fs::read_to_string(folder.join("plot.svg")).unwrap();
+    assert!(plot.starts_with("<svg") && plot.contains("hazard"));
+    // The same seed gives the same answer.
+    let again = || here(&folder, &["replay", "waits.csv", "--seed", "7"]).stdout;
+    assert_eq!(again(), again());
+}
+
+#[test]
+fn a_bad_recording_or_cost_is_one_line() {
+    let folder = folder("bad_recording");
+    let path = folder.join("bad.csv");
+    std::fs::write(&path, "# gpu-reactor recording 1\npoint,rows,start_ns,duration_ns\n0,0,0,x\n")
+        .unwrap();
+    one_line(&here(&folder, &["replay", "bad.csv"]), 2, &["bad.csv, line 3", "`x`"]);
+    one_line(&here(&folder, &["replay", "none.csv"]), 2, &["none.csv"]);
+    one_line(&here(&folder, &["replay", "bad.csv", "--cost", "lag=0,cpu=1"]), 2, &["lag=0"]);
+    one_line(&here(&folder, &["replay", "bad.csv", "--plan", "guess"]), 2, &["`guess`"]);
+}
+
+#[test]
+fn tune_ends_with_a_plan_that_it_tried() {
+    let args = ["tune", "--device", "sim", "--steps", "150", "--json", "--plot", "plot.svg"];
+    let output = run("tune", &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    let plan = rows[0]["case"].as_str().unwrap();
+    assert!(plan.parse::<gpu_async_reactor::StepPlan>().is_ok(), "{plan}");
+    for metric in ["expected_cost", "cost", "lag_p50_ns"] {
+        let row = rows.iter().find(|row| row["metric"] == metric && row["simulated"] == true);
+        assert!(row.unwrap_or_else(|| panic!("no {metric}"))["value"].as_f64().unwrap() > 0.0);
+    }
+    let said = text(&output.stderr);
+    for part in ["host:", "waits:  150", "plan:   ", "why: ", "tried: "] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+}

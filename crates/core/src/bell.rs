@@ -40,6 +40,7 @@ impl Bell {
     }
 
     /// The line that is rung.
+    #[inline]
     pub fn line(&self) -> &CompletionLine {
         match &self.line {
             BellLine::Own(line) => line,

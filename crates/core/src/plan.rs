@@ -188,7 +188,7 @@ fn parse_predict(fields: &str) -> Result<DeadlinePlan> {
 }
 
 /// Reads `key=number` pairs: each of `keys` exactly once, in any order.
-fn read_keys<const N: usize>(part: &str, keys: [&'static str; N]) -> Result<[u64; N]> {
+pub(crate) fn read_keys<const N: usize>(part: &str, keys: [&'static str; N]) -> Result<[u64; N]> {
     let mut found = [None; N];
     for field in part.split(',') {
         let (key, value) = field.split_once('=').unwrap_or((field, ""));
@@ -210,7 +210,13 @@ fn read_keys<const N: usize>(part: &str, keys: [&'static str; N]) -> Result<[u64
     Ok(numbers)
 }
 
-fn in_range(part: &str, key: &'static str, value: u64, least: u64, most: u64) -> Result<()> {
+pub(crate) fn in_range(
+    part: &str,
+    key: &'static str,
+    value: u64,
+    least: u64,
+    most: u64,
+) -> Result<()> {
     if (least..=most).contains(&value) {
         Ok(())
     } else {

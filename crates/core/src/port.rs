@@ -3,7 +3,7 @@
 //! Upholds invariants 2 (only the port's status ends a wait with `Ok`) and 3 (every park is bounded,
 //! every silent word is asked about each backstop).
 
-use crate::{Clock, DurNs, MonoNs, Outcome, Park, Timer, WaitPlan};
+use crate::{Clock, DurNs, Ending, MonoNs, Outcome, Park, Schedule, Step, Timer, WaitPlan};
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
@@ -54,6 +54,34 @@ pub trait CompletionPort {
     ///
     /// The port's own.
     async fn park(&mut self, bound: DurNs) -> Result<bool, Self::Error>;
+
+    /// Watches the word for at most `bound` without sleeping: whether it reached its number.
+    ///
+    /// Provided: queries the status, and lets other tasks run, until the bound has passed. A port
+    /// that can watch its word for less overrides it.
+    ///
+    /// # Errors
+    ///
+    /// The port's own.
+    async fn watch<C: Clock>(&mut self, bound: DurNs, clock: &C) -> Result<bool, Self::Error> {
+        query_for(self, bound, clock).await
+    }
+}
+
+/// Queries until the work is done or the bound has passed: whether it was.
+async fn query_for<P, C>(port: &mut P, bound: DurNs, clock: &C) -> Result<bool, P::Error>
+where
+    P: CompletionPort + ?Sized,
+    C: Clock,
+{
+    let end = clock.monotonic_ns() + bound;
+    while clock.monotonic_ns() < end {
+        if port.query()? {
+            return Ok(true);
+        }
+        yield_now().await;
+    }
+    Ok(false)
 }
 
 /// What one wait did.
@@ -65,12 +93,19 @@ pub struct WaitReport {
     pub slept_ns: u64,
     /// Time spent parked on the word.
     pub parked_ns: u64,
-    /// How many sleeps: 0 or 1.
+    /// How many sleeps: of [`wait`] at most 1.
     pub sleeps: u32,
     /// How many parks.
     pub parks: u32,
     /// How often `wait` itself asked the status; a port's own polling is not in it.
     pub queries: u32,
+}
+
+impl WaitReport {
+    fn new() -> Self {
+        let outcome = Outcome::Exact { residual_ns: 0 };
+        Self { outcome, slept_ns: 0, parked_ns: 0, sleeps: 0, parks: 0, queries: 0 }
+    }
 }
 
 /// Waits for one piece of work as the plan says, sleeping `sleep_ns` first if it isn't done.
@@ -98,14 +133,7 @@ where
 {
     let start = clock.monotonic_ns();
     let since_start = || clock.monotonic_ns().since(start).0;
-    let mut report = WaitReport {
-        outcome: Outcome::Exact { residual_ns: 0 },
-        slept_ns: 0,
-        parked_ns: 0,
-        sleeps: 0,
-        parks: 0,
-        queries: 0,
-    };
+    let mut report = WaitReport::new();
     if plan.park == Park::Block {
         port.block().await?;
         report.outcome = Outcome::Exact { residual_ns: since_start() };
@@ -137,6 +165,102 @@ where
     }
     report.outcome = Outcome::Exact { residual_ns: since_start() };
     Ok(report)
+}
+
+/// Waits for one piece of work in steps: sleeps and watches as the schedule says, until it has no more
+/// to say, and from there on as the plan's park does.
+///
+/// The schedule begins with `rows` and is told how the wait ended. `Block` is the port's blocking wait and
+/// nothing else. Otherwise the status is asked first, a flag plan arms, and after each sleep the status is
+/// asked again. The status is asked at least each backstop, if the schedule sleeps that long or not.
+///
+/// # Errors
+///
+/// The port's error, unchanged, from whichever call met it.
+pub async fn wait_steps<P, C, T, S>(
+    park: Park,
+    schedule: &mut S,
+    rows: u64,
+    port: &mut P,
+    clock: &C,
+    timer: &T,
+) -> Result<WaitReport, P::Error>
+where
+    P: CompletionPort,
+    C: Clock,
+    T: Timer,
+    S: Schedule,
+{
+    let start = clock.monotonic_ns();
+    let since_start = || clock.monotonic_ns().since(start).0;
+    let mut report = WaitReport::new();
+    schedule.begin(rows);
+    if park == Park::Block {
+        port.block().await?;
+        report.outcome = Outcome::Exact { residual_ns: since_start() };
+        return Ok(report);
+    }
+    report.queries += 1;
+    if port.query()? {
+        let residual_ns = since_start();
+        schedule.ended(Ending::At(residual_ns));
+        report.outcome = Outcome::Immediate { residual_ns };
+        return Ok(report);
+    }
+    if let Park::FlagWait { .. } = park {
+        port.arm()?;
+    }
+    let (mut now, mut watched) = (since_start(), false);
+    loop {
+        match schedule.step(now) {
+            Step::Sleep(until) => {
+                timer.sleep_until(start + DurNs(until)).await;
+                let woke = since_start();
+                schedule.overslept(woke.saturating_sub(until));
+                report.sleeps += 1;
+                report.slept_ns += woke - now;
+                report.queries += 1;
+                if port.query()? {
+                    schedule.ended(Ending::Between(now, woke));
+                    report.outcome = Outcome::Late { woke_ns: woke };
+                    return Ok(report);
+                }
+                now = woke;
+            }
+            Step::Watch(u64::MAX) => {
+                match park {
+                    Park::FlagWait { park_ns, backstop_ns } => {
+                        let (park, backstop) = (DurNs(park_ns), DurNs(backstop_ns));
+                        watch(park, backstop, port, clock, &mut report).await?;
+                    }
+                    _ => port.poll().await?,
+                }
+                watched = true;
+            }
+            Step::Watch(until) => {
+                let from = since_start();
+                let bound = DurNs(until.saturating_sub(from));
+                watched = match park {
+                    // Invariant 2: the word is a hint, the status decides.
+                    Park::FlagWait { .. } if port.watch(bound, clock).await? => {
+                        port.poll().await?;
+                        true
+                    }
+                    Park::FlagWait { .. } => false,
+                    _ => query_for(port, bound, clock).await?,
+                };
+                report.parks += 1;
+                now = since_start();
+                report.parked_ns += now - from;
+            }
+        }
+        if watched {
+            let residual_ns = since_start();
+            schedule.ended(Ending::At(residual_ns));
+            report.outcome = Outcome::Exact { residual_ns };
+            return Ok(report);
+        }
+    }
 }
 
 /// Parks on the word, asks the status each backstop, and returns once the status said done.

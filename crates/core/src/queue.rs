@@ -268,6 +268,28 @@ impl<'l, Q: Queue, W: ParkWord<'l>, C: Clock> CompletionPort for QueuePort<'l, Q
         }
         Ok(self.seen)
     }
+
+    async fn watch<D: Clock>(&mut self, bound: DurNs, clock: &D) -> Result<bool> {
+        /// Looks at the word between two readings of the clock and two turns of the other tasks.
+        const LOOKS: u32 = 32;
+        let number = self.target()?;
+        let end = clock.monotonic_ns() + self.bounded(bound);
+        loop {
+            for _ in 0..LOOKS {
+                if reached(self.line, self.queue.slot(), number) {
+                    self.seen = true;
+                    return Ok(true);
+                }
+                core::hint::spin_loop();
+            }
+            if clock.monotonic_ns() >= end {
+                self.hang_check(number)?;
+                // Invariant 3: a silent word is asked about.
+                return self.ask();
+            }
+            yield_now().await;
+        }
+    }
 }
 
 impl<Q, W, C: Clock> QueuePort<'_, Q, W, C> {

@@ -12,6 +12,8 @@ pub mod host;
 #[cfg(feature = "std")]
 pub mod inflight;
 #[cfg(feature = "std")]
+pub mod replay;
+#[cfg(feature = "std")]
 pub mod watcher;
 
 /// The examples of README, compiled and run as its readers would.

@@ -4,4 +4,5 @@
 //! a hang from a busy machine, and nothing else.
 
 pub mod conformance;
+pub mod data;
 pub mod oracle;

@@ -8,10 +8,12 @@ use super::stats::{Lag, PlanResult, Tally};
 use crate::sys::thread_cpu_ns;
 use crate::workload::Step;
 use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
+use gpu_async_reactor::replay::{Recorder, Row};
 use gpu_async_reactor::{
-    Clock, CompletionLine, DurNs, DynExecutor, OnThread, Park, ParkWord, PointTable, QueuePort,
-    Reactor, Result, Timer, WaitBands, run_inline, wait,
+    AnySchedule, Clock, CompletionLine, DurNs, DynExecutor, EstimatorKind, OnThread, Park,
+    ParkWord, QueuePort, Reactor, Result, StepBands, Timer, run_inline, wait_steps,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +22,8 @@ const PARK_BOUND: DurNs = DurNs::from_ms(1);
 
 /// What the queues of one plan share.
 pub(super) struct Shared<'a> {
-    pub(super) bands: &'a WaitBands,
+    pub(super) bands: &'a StepBands,
+    pub(super) recorder: Option<&'a Recorder>,
     pub(super) name: &'a str,
     pub(super) deadline: DurNs,
     /// Set by Ctrl-C.
@@ -123,7 +126,7 @@ async fn one_queue<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
     timer: &T,
 ) -> Tally {
     let mut tally = Tally::with_room(steps.len());
-    let mut points = PointTable::new();
+    let mut points = Points::new();
     for (index, step) in steps.iter().enumerate() {
         if shared.stop.load(Ordering::Relaxed) {
             break;
@@ -139,37 +142,47 @@ async fn one_queue<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
     tally
 }
 
-/// Where a program waits: steps with about as many rows and prompt tokens take about as long.
-type Point = (u64, u64);
+/// Where a program waits: the plan's band, and steps with about as many rows and prompt tokens, which
+/// take about as long.
+type Point = (u64, u64, u64);
+type Points = BTreeMap<Point, AnySchedule>;
 
 async fn one_step<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
     queue: &mut Q,
     line: &'l CompletionLine,
     (index, step): (usize, &Step),
     shared: &Shared<'_>,
-    (tally, points, words): (&mut Tally, &mut PointTable<Point>, &mut W),
+    (tally, points, words): (&mut Tally, &mut Points, &mut W),
     timer: &T,
 ) -> Result<()> {
     let clock = StdClock::new();
-    let point = (step.rows / 4, step.prefill.div_ceil(64));
-    let plan = shared.bands.select(step.rows);
+    let bands = shared.bands.bands();
+    let band = bands.partition_point(|band| band.from_rows <= step.rows).max(1) - 1;
+    let plan = &bands[band].plan;
+    let size = step.rows + step.prefill;
+    let point = match plan.estimator {
+        // It takes the size into account by itself.
+        Some(EstimatorKind::Hazard(_)) => (band as u64, 0, 0),
+        _ => (band as u64, step.rows / 4, step.prefill.div_ceil(64)),
+    };
     let before = thread_cpu_ns();
     let number = queue.submit_step(index, step)?;
     tally.aside_cpu_ns += spent_since(before).unwrap_or(0);
 
-    let sleep_ns = plan.predict.as_ref().and_then(|predict| points.sleep_ns(&point, predict));
+    let began = clock.monotonic_ns();
+    let schedule = points.entry(point).or_insert_with(|| plan.schedule());
     let mut port = QueuePort::new(&mut *queue, line, Borrowed(words), clock);
     port = port.number(number).within(shared.deadline);
-    let report = wait(plan, sleep_ns, &mut port, &clock, timer).await?;
+    let report = wait_steps(plan.park, schedule, size, &mut port, &clock, timer).await?;
     let woke = clock.monotonic_ns();
 
     let before = thread_cpu_ns();
     tally.count(&report, port.queries());
-    if let Some(stored) = queue.stored_at(number) {
-        tally.lags_ns.push(woke.since(stored).0);
-    }
-    if let Some(predict) = &plan.predict {
-        points.observe(&point, predict, report.outcome);
+    let stored = queue.stored_at(number);
+    tally.lags_ns.extend(stored.map(|stored| woke.since(stored).0));
+    if let Some(recorder) = shared.recorder {
+        let duration_ns = stored.unwrap_or(woke).since(began).0;
+        recorder.record(Row { point: 0, rows: size, start_ns: began.0, duration_ns });
     }
     match queue.verify_step(index)? {
         true => tally.verified += 1,

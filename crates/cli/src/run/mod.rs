@@ -11,7 +11,8 @@ use crate::sys;
 use crate::workload::Workload;
 use devices::{Opened, StepDevice};
 use drive::Shared;
-use gpu_async_reactor::{DurNs, Strictness, WaitBands, WaitPlan};
+use gpu_async_reactor::replay::Recorder;
+use gpu_async_reactor::{DurNs, StepBands, StepPlan, Strictness};
 use indicatif::{ProgressBar, ProgressStyle};
 use stats::PlanResult;
 use std::io::IsTerminal;
@@ -20,11 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One of each kind, with the numbers that suit steps of about a millisecond.
-pub(crate) const DEFAULT_PLANS: [&str; 4] = [
+pub(crate) const DEFAULT_PLANS: [&str; 5] = [
     "block",
     "poll",
     "flag:park_us=1000,backstop_us=20000",
     "flag:park_us=1000,backstop_us=20000+predict:margin_us=100,min_sleep_us=50,max_sleep_us=20000,window=3",
+    "flag:park_us=1000,backstop_us=20000+hazard:lag=5,cpu=1",
 ];
 
 /// Runs, prints, writes the report.
@@ -36,10 +38,33 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     };
     let (opened, passed) = devices::choose(args.device, args.sim_fault)?;
     let file = report::Writer::open(&args.report)?;
+    let record = args.record.as_deref().map(report::Writer::open).transpose()?;
     let stop = stop_on_ctrl_c()?;
     match opened {
-        Opened::Sim(device) => run_on(&device, &passed, args, &work, file, &stop),
-        Opened::Vulkan(device) => run_on(&device, &passed, args, &work, file, &stop),
+        Opened::Sim(device) => run_on(&device, &passed, args, &work, (file, record), &stop),
+        Opened::Vulkan(device) => run_on(&device, &passed, args, &work, (file, record), &stop),
+    }
+}
+
+/// Runs a workload once under one plan, and keeps its waits if there is a recorder.
+pub(crate) fn once(
+    opened: &Opened,
+    bands: &StepBands,
+    work: &Workload,
+    recorder: Option<&Recorder>,
+) -> Result<PlanResult, Failure> {
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let longest = work.queues.iter().flatten().map(|step| step.us).max().unwrap_or(0);
+    let deadline = DurNs::from_us(4 * work.queues.len() as u64 * longest);
+    let deadline = deadline.max(DurNs::from_ms(5_000));
+    let shared = Shared { bands, name: "", recorder, deadline, stop: &stop, done: &done };
+    let result = match opened {
+        Opened::Sim(device) => drive::drive(device, &work.queues, &shared)?,
+        Opened::Vulkan(device) => drive::drive(device, &work.queues, &shared)?,
+    };
+    match result.tally.error {
+        Some(error) => Err(error.into()),
+        None => Ok(result),
     }
 }
 
@@ -48,7 +73,7 @@ fn run_on<D: StepDevice>(
     passed: &[String],
     args: &RunArgs,
     work: &Workload,
-    file: report::Writer,
+    (file, record): (report::Writer, Option<report::Writer>),
     stop: &AtomicBool,
 ) -> Result<Exit, Failure> {
     let about = device.about();
@@ -69,10 +94,12 @@ fn run_on<D: StepDevice>(
     report::text::opening(&facts, passed, &say);
 
     let plans = plans(args, about, &say)?;
+    let recorder = record.as_ref().map(|_| Recorder::new(work.queues.iter().map(Vec::len).sum()));
     let mut results = Vec::new();
     let mut exit = Exit::Done;
     for (bands, name) in plans.iter().zip(stats::names(&plans)) {
-        let result = one_plan(device, (bands, &name), args, work, stop)?;
+        let recorder = recorder.as_ref().filter(|_| results.is_empty());
+        let result = one_plan(device, (bands, &name), (args, recorder), work, stop)?;
         if args.json {
             report::json::rows(&result, &facts);
         }
@@ -86,6 +113,11 @@ fn run_on<D: StepDevice>(
         }
     }
     report::text::closing(&results, &facts, &say);
+    if let (Some(file), Some(recorder), Some(first)) = (record, &recorder, results.first()) {
+        let recording = recorder.recording();
+        let path = file.write(&recording.write())?;
+        say(&format!("recording: {} waits under {} in {path}", recording.rows.len(), first.plan));
+    }
     let path = file.write(&report::html::page(&results, &facts))?;
     say(&format!("report: {path}"));
     report::text::verdict(&results, plans.len(), exit);
@@ -97,24 +129,24 @@ fn plans(
     args: &RunArgs,
     about: &devices::About,
     say: &dyn Fn(&str),
-) -> Result<Vec<WaitBands>, Failure> {
+) -> Result<Vec<StepBands>, Failure> {
     let mut asked = args.plans.clone();
     if asked.is_empty() {
         for text in DEFAULT_PLANS {
-            asked.push(text.parse::<WaitPlan>()?.into());
+            asked.push(text.parse::<StepPlan>()?.into());
         }
     }
     let mut plans = Vec::new();
     for bands in asked {
-        let mut here: Option<WaitBands> = None;
+        let mut here: Option<StepBands> = None;
         for band in bands.bands() {
-            let resolved = band.plan.resolve(&about.caps, Strictness::Lenient)?;
-            if let Some(warning) = resolved.warning {
+            let (plan, warning) = band.plan.resolve(&about.caps, Strictness::Lenient)?;
+            if let Some(warning) = warning {
                 say(&format!("note: {warning}"));
             }
             here = Some(match here {
-                None => resolved.plan.into(),
-                Some(here) => here.with_band(band.from_rows, resolved.plan)?,
+                None => plan.into(),
+                Some(here) => here.with_band(band.from_rows, plan)?,
             });
         }
         plans.extend(here);
@@ -124,13 +156,14 @@ fn plans(
 
 fn one_plan<D: StepDevice>(
     device: &D,
-    (bands, name): (&WaitBands, &str),
-    args: &RunArgs,
+    (bands, name): (&StepBands, &str),
+    (args, recorder): (&RunArgs, Option<&Recorder>),
     work: &Workload,
     stop: &AtomicBool,
 ) -> Result<PlanResult, Failure> {
     let done = AtomicU64::new(0);
-    let shared = Shared { bands, name, deadline: deadline(args, work), stop, done: &done };
+    let shared =
+        Shared { bands, name, recorder, deadline: deadline(args, work), stop, done: &done };
     let total = u64::from(args.queues) * u64::from(args.steps);
     if !std::io::stderr().is_terminal() {
         return Ok(drive::drive(device, &work.queues, &shared)?);

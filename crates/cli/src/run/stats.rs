@@ -1,6 +1,6 @@
 //! What was counted under one plan.
 
-use gpu_async_reactor::{Error, Park, WaitBands, WaitReport};
+use gpu_async_reactor::{Error, EstimatorKind, Park, StepBands, WaitReport};
 
 /// What one queue's waits did.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Tally {
 /// What one plan did, all queues together.
 #[derive(Debug)]
 pub(crate) struct PlanResult {
-    pub(crate) plan: WaitBands,
+    pub(crate) plan: StepBands,
     /// What to call it in a table: its kind, and which one of several of a kind.
     pub(crate) name: String,
     /// How the host waited: on one thread, or one for each queue.
@@ -91,18 +91,27 @@ impl PlanResult {
 }
 
 /// What kind of plan it is.
-fn kind(plan: &WaitBands) -> String {
+fn kind(plan: &StepBands) -> String {
     let [band] = plan.bands() else { return format!("{} bands", plan.bands().len()) };
     let park = match band.plan.park {
         Park::Block => "block",
         Park::QueryPoll => "poll",
         Park::FlagWait { .. } => "flag",
     };
-    if band.plan.predict.is_some() { format!("{park}+predict") } else { park.to_owned() }
+    let estimator = match band.plan.estimator {
+        None => return park.to_owned(),
+        Some(EstimatorKind::Min(_)) => "predict",
+        Some(EstimatorKind::HalfMean) => "half-mean",
+        Some(EstimatorKind::HalfMin) => "half-min",
+        Some(EstimatorKind::Ewma { .. }) => "ewma",
+        Some(EstimatorKind::Nap) => "nap",
+        Some(EstimatorKind::Hazard(_)) => "hazard",
+    };
+    format!("{park}+{estimator}")
 }
 
 /// A name for each plan: its kind, numbered where there are several of a kind.
-pub(crate) fn names(plans: &[WaitBands]) -> Vec<String> {
+pub(crate) fn names(plans: &[StepBands]) -> Vec<String> {
     let kinds: Vec<_> = plans.iter().map(kind).collect();
     let name = |(i, kind): (usize, &String)| {
         let same = |kinds: &[String]| kinds.iter().filter(|other| *other == kind).count();
@@ -128,8 +137,8 @@ mod tests {
 
     #[test]
     fn plans_of_a_kind_are_numbered() {
-        let texts = ["poll", "block", "poll", "poll;rows>=8:block"];
-        let plans = texts.map(|text| text.parse::<WaitBands>().unwrap());
-        assert_eq!(names(&plans), ["poll 1", "block", "poll 2", "2 bands"]);
+        let texts = ["poll", "block", "poll", "poll;rows>=8:block", "poll+nap"];
+        let plans = texts.map(|text| text.parse::<StepBands>().unwrap());
+        assert_eq!(names(&plans), ["poll 1", "block", "poll 2", "2 bands", "poll+nap"]);
     }
 }

@@ -2,10 +2,17 @@
 //!
 //! Pure: nanoseconds in and out, no clock, no allocation once a point is known.
 
+mod baselines;
+mod hazard;
 mod min;
+mod predictor;
+mod schedule;
 mod table;
 
+pub use baselines::{Ewma, HalfMean, HalfMin};
+pub use hazard::HazardSchedule;
 pub use min::PointEstimate;
+pub use schedule::{Costs, Ending, MinSchedule, Naps, Schedule, Step};
 pub use table::PointTable;
 
 use crate::DeadlinePlan;

@@ -17,6 +17,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::Waker;
+use ready::ReadySet;
 use task::{Shared, Tasks};
 
 /// What a run did.
@@ -51,6 +52,8 @@ pub struct RunStats {
 /// ```
 pub struct Executor<F: Future<Output = ()>> {
     shared: Rc<RefCell<Shared<F>>>,
+    /// The shared set, as far as there are placed tasks: read with nothing borrowed.
+    ready: ReadySet,
     tasks: Tasks<F>,
 }
 
@@ -63,12 +66,14 @@ pub type DynExecutor<'t> = Executor<DynTask<'t>>;
 impl<F: Future<Output = ()>> Executor<F> {
     /// An executor with no task.
     pub fn new() -> Self {
-        Self { shared: Rc::new(RefCell::new(Shared::new())), tasks: Tasks::new() }
+        let shared = Shared::new();
+        let ready = shared.ready.clone();
+        Self { shared: Rc::new(RefCell::new(shared)), ready, tasks: Tasks::new() }
     }
 
     /// Adds a task; the next run polls it once, and then only after its waker fired.
     pub fn spawn(&mut self, future: F) -> JoinHandle {
-        spawn(&self.shared, future)
+        JoinHandle::unit(self.tasks.admit(&mut self.ready, &self.shared, future))
     }
 
     /// A handle that spawns from inside a task.
@@ -95,27 +100,37 @@ impl<F: Future<Output = ()>> Executor<F> {
     ) -> Result<RunStats> {
         let bell = Waker::from(reactor.bell().clone());
         let mut stats = RunStats::default();
+        let mut arrivals = true;
         loop {
+            if arrivals {
+                self.tasks.place_arrivals(&mut self.ready, &self.shared);
+            }
             self.round(reactor, &mut stats);
-            let unfinished = self.unfinished();
+            let unfinished = {
+                let shared = self.shared.borrow();
+                arrivals = shared.has_arrivals();
+                shared.live()
+            };
             if unfinished == 0 {
                 return Ok(stats);
             }
-            if self.has_work() {
+            if arrivals || self.ready.any() {
                 continue;
             }
+            // From here on wakers run that may spawn.
+            arrivals = true;
             if reactor.fire() {
                 stats.woke += 1;
                 continue;
             }
             // Invariant 4: declared asleep, which fails if a task is ready; whoever makes one ready
             // from here on rings the bell, which ends the turn's idle.
-            if !self.shared.borrow().ready.sleep(&bell) {
+            if !self.ready.sleep(&bell) {
                 continue;
             }
             let start = reactor.monotonic_ns();
             let turn = reactor.turn(idle, park_bound, unfinished);
-            self.shared.borrow().ready.awake();
+            self.ready.awake();
             match turn {
                 Ok(Turn::Woke) => {
                     stats.woke += 1;
@@ -133,20 +148,17 @@ impl<F: Future<Output = ()>> Executor<F> {
 
     /// Polls every ready task once, and fires the reactor between polls.
     fn round<C: Clock>(&mut self, reactor: &Reactor<'_, C>, stats: &mut RunStats) {
-        self.tasks.place_arrivals(&self.shared);
-        let mut round = self.shared.borrow().ready.round();
-        loop {
-            let Some(index) = round.next(&self.shared.borrow().ready) else { return };
-            if self.tasks.poll(index, &self.shared) {
+        let Executor { shared, ready, tasks } = self;
+        ready.round(|index| {
+            if tasks.poll(index, shared) {
                 stats.polls += 1;
                 stats.woke += u64::from(reactor.fire());
             }
-        }
+        });
     }
 
     fn has_work(&self) -> bool {
-        let shared = self.shared.borrow();
-        shared.ready.any() || shared.has_arrivals()
+        self.ready.any() || self.shared.borrow().has_arrivals()
     }
 }
 

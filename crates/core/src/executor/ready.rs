@@ -3,9 +3,13 @@
 //! Three levels of 64: a leaf has a bit for each of 64 tasks, a branch for each of 64 leaves, the
 //! root for each branch. A waker sets its task's bit, and goes up only where it found a word empty.
 //!
-//! The root is also where a waker and a sleeping executor meet (invariant 4): the executor swaps an
-//! empty root for `SLEEPING`, and a waker that finds that bit rings the host's bell. Both are one
-//! read-modify-write of one word, so one of them always sees the other.
+//! Each place has two words. The executor's own thread sets bits in the `local` one by plain loads
+//! and stores, which no other thread touches; others set bits in the `remote` one by
+//! read-modify-writes. A round takes both.
+//!
+//! The remote root is also where a waker and a sleeping executor meet (invariant 4): the executor
+//! swaps an empty root for `SLEEPING`, and a waker that finds that bit rings the host's bell. Both
+//! are one read-modify-write of one word, so one of them always sees the other.
 //!
 //! A waker that is suspended between two levels delays, for that long, later wakes of the same 64
 //! tasks; none is lost.
@@ -20,6 +24,7 @@ const SLEEPING: u64 = 1 << 63;
 const ROOT_BITS: usize = 63;
 
 /// The set, as the executor holds it.
+#[derive(Clone)]
 pub(super) struct ReadySet {
     root: Arc<Root>,
     branches: Vec<Arc<Branch>>,
@@ -27,45 +32,113 @@ pub(super) struct ReadySet {
 }
 
 struct Root {
-    bits: AtomicU64,
+    word: Word,
     /// Rings the reactor's doorbell.
     host: AtomicWaker,
 }
 
+impl Root {
+    #[cold]
+    #[inline(never)]
+    fn ring(&self) {
+        self.host.wake();
+    }
+}
+
 struct Branch {
-    bits: AtomicU64,
+    word: Word,
     root: Arc<Root>,
     bit: u64,
 }
 
 pub(super) struct Leaf {
-    bits: AtomicU64,
+    word: Word,
     branch: Arc<Branch>,
     bit: u64,
 }
 
-impl Leaf {
-    /// Marks a task ready, from any thread.
-    pub(super) fn set(&self, bit: u64) {
+struct Word {
+    /// Bits set by any thread.
+    remote: Apart<AtomicU64>,
+    /// Bits set by the executor's thread, which alone reads and writes this: an atomic only so that
+    /// a place can be shared at all.
+    local: AtomicU64,
+}
+
+/// A cache line of its own: what the executor's thread writes each round would otherwise take the
+/// line away from a waker on another thread.
+#[repr(align(64))]
+struct Apart<T>(T);
+
+impl Word {
+    fn new() -> Word {
+        Word { remote: Apart(AtomicU64::new(0)), local: AtomicU64::new(0) }
+    }
+
+    /// Sets a bit from any thread: the bits before.
+    fn set(&self, bit: u64) -> u64 {
         // AcqRel all the way: what the waking thread did is seen by the poll that follows, and the
         // taker's swaps from the root down see every bit set before the one that led them here.
-        if self.bits.fetch_or(bit, Ordering::AcqRel) != 0 {
+        self.remote.0.fetch_or(bit, Ordering::AcqRel)
+    }
+
+    /// Sets a bit from the executor's thread: the bits before.
+    #[inline]
+    fn set_local(&self, bit: u64) -> u64 {
+        let bits = self.local.load(Ordering::Relaxed);
+        self.local.store(bits | bit, Ordering::Relaxed);
+        bits
+    }
+
+    /// Takes every bit, on the executor's thread.
+    #[inline]
+    fn take(&self) -> u64 {
+        let mut bits = self.local.load(Ordering::Relaxed);
+        self.local.store(0, Ordering::Relaxed);
+        // A swap costs as much as the rest of a wake, so only where there is something to swap.
+        if self.remote.0.load(Ordering::Acquire) != 0 {
+            bits |= self.remote.0.swap(0, Ordering::AcqRel);
+        }
+        bits
+    }
+}
+
+impl Leaf {
+    /// Marks a task ready, from any thread.
+    #[inline(never)]
+    pub(super) fn set(&self, bit: u64) {
+        if self.word.set(bit) != 0 {
             return;
         }
         let branch = &self.branch;
-        if branch.bits.fetch_or(self.bit, Ordering::AcqRel) != 0 {
+        if branch.word.set(self.bit) != 0 {
             return;
         }
-        let root = &branch.root;
-        if root.bits.fetch_or(branch.bit, Ordering::AcqRel) & SLEEPING != 0 {
-            root.host.wake();
+        if branch.root.word.set(branch.bit) & SLEEPING != 0 {
+            branch.root.ring();
+        }
+    }
+
+    /// Marks a task ready, from the executor's thread.
+    #[inline]
+    pub(super) fn set_local(&self, bit: u64) {
+        if self.word.set_local(bit) != 0 {
+            return;
+        }
+        let branch = &self.branch;
+        if branch.word.set_local(self.bit) != 0 {
+            return;
+        }
+        // A host may wake tasks while it idles; that has to end its idle, too.
+        if branch.root.word.set_local(branch.bit) & SLEEPING != 0 {
+            branch.root.ring();
         }
     }
 }
 
 impl ReadySet {
     pub(super) fn new() -> Self {
-        let root = Root { bits: AtomicU64::new(0), host: AtomicWaker::new() };
+        let root = Root { word: Word::new(), host: AtomicWaker::new() };
         Self { root: Arc::new(root), branches: Vec::new(), leaves: Vec::new() }
     }
 
@@ -76,85 +149,74 @@ impl ReadySet {
             let next = self.leaves.len();
             if next.is_multiple_of(64) {
                 let bit = 1 << ((next / 64) % ROOT_BITS);
-                let bits = AtomicU64::new(0);
-                self.branches.push(Arc::new(Branch { bits, root: self.root.clone(), bit }));
+                let root = self.root.clone();
+                self.branches.push(Arc::new(Branch { word: Word::new(), root, bit }));
             }
             let branch = self.branches[next / 64].clone();
-            let (bits, bit) = (AtomicU64::new(0), 1 << (next % 64));
-            self.leaves.push(Arc::new(Leaf { bits, branch, bit }));
+            self.leaves.push(Arc::new(Leaf { word: Word::new(), branch, bit: 1 << (next % 64) }));
         }
         (self.leaves[leaf].clone(), bit)
     }
 
-    /// The ready tasks of one round, each once. A task that gets ready again after it was taken is
-    /// for the next round.
-    pub(super) fn round(&self) -> Round {
-        let root = self.root.bits.swap(0, Ordering::AcqRel);
-        Round { root, turn: 0, branch: 0, branch_bits: 0, leaf: 0, leaf_bits: 0 }
+    /// Gets to know the leaves that `grown`, a clone of this set, has since got.
+    pub(super) fn catch_up(&mut self, grown: &ReadySet) {
+        self.branches.extend_from_slice(&grown.branches[self.branches.len()..]);
+        self.leaves.extend_from_slice(&grown.leaves[self.leaves.len()..]);
+    }
+
+    /// One round: each ready task once. A task that gets ready again after it was taken is for the
+    /// next round.
+    #[inline]
+    pub(super) fn round(&self, mut each: impl FnMut(usize)) {
+        let mut root = self.root.word.take();
+        while root != 0 {
+            // Beyond 63 branches several share a root bit.
+            let mut branch = take_lowest(&mut root);
+            while let Some(Branch { word, .. }) = self.branches.get(branch).map(|found| &**found) {
+                let mut leaves = word.take();
+                while leaves != 0 {
+                    let leaf = branch * 64 + take_lowest(&mut leaves);
+                    let mut tasks = self.leaves[leaf].word.take();
+                    while tasks != 0 {
+                        each(leaf * 64 + take_lowest(&mut tasks));
+                    }
+                }
+                branch += ROOT_BITS;
+            }
+        }
     }
 
     /// Declares the executor asleep, unless a task is ready; `bell` is rung by the next wake from
     /// then on, until [`awake`](ReadySet::awake).
     pub(super) fn sleep(&self, bell: &Waker) -> bool {
         self.root.host.register(bell);
-        let bits = &self.root.bits;
-        bits.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let Word { remote, local } = &self.root.word;
+        let asleep = local.load(Ordering::Relaxed) == 0
+            && remote.0.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if asleep {
+            local.store(SLEEPING, Ordering::Relaxed);
+        }
+        asleep
     }
 
     /// Declares the executor awake.
     pub(super) fn awake(&self) {
-        self.root.bits.fetch_and(!SLEEPING, Ordering::AcqRel);
+        let Word { remote, local } = &self.root.word;
+        remote.0.fetch_and(!SLEEPING, Ordering::AcqRel);
+        local.store(local.load(Ordering::Relaxed) & !SLEEPING, Ordering::Relaxed);
     }
 
     /// Whether a task may be ready.
+    #[inline]
     pub(super) fn any(&self) -> bool {
-        self.root.bits.load(Ordering::Acquire) & !SLEEPING != 0
+        let Word { remote, local } = &self.root.word;
+        let bits = local.load(Ordering::Relaxed) | remote.0.load(Ordering::Acquire);
+        bits & !SLEEPING != 0
     }
 }
 
-/// A walk over the tasks of one round.
-pub(super) struct Round {
-    root: u64,
-    /// Beyond 63 branches several share a root bit: which of them comes next.
-    turn: usize,
-    branch: usize,
-    branch_bits: u64,
-    leaf: usize,
-    leaf_bits: u64,
-}
-
-impl Round {
-    /// The next ready task.
-    pub(super) fn next(&mut self, set: &ReadySet) -> Option<usize> {
-        loop {
-            if self.leaf_bits != 0 {
-                let bit = take_lowest(&mut self.leaf_bits);
-                return Some(self.leaf * 64 + bit);
-            }
-            if self.branch_bits != 0 {
-                self.leaf = self.branch * 64 + take_lowest(&mut self.branch_bits);
-                self.leaf_bits = set.leaves[self.leaf].bits.swap(0, Ordering::AcqRel);
-                continue;
-            }
-            if self.root == 0 {
-                return None;
-            }
-            let branch = self.root.trailing_zeros() as usize + self.turn * ROOT_BITS;
-            match set.branches.get(branch) {
-                Some(found) => {
-                    self.turn += 1;
-                    self.branch = branch;
-                    self.branch_bits = found.bits.swap(0, Ordering::AcqRel);
-                }
-                None => {
-                    self.turn = 0;
-                    self.root &= self.root - 1;
-                }
-            }
-        }
-    }
-}
-
+/// The place of the lowest bit that is set, which is cleared.
+#[inline]
 fn take_lowest(bits: &mut u64) -> usize {
     let lowest = bits.trailing_zeros() as usize;
     *bits &= *bits - 1;
@@ -168,8 +230,9 @@ mod tests {
     use core::sync::atomic::AtomicUsize;
 
     fn drain(set: &ReadySet) -> Vec<usize> {
-        let mut round = set.round();
-        core::iter::from_fn(|| round.next(set)).collect()
+        let mut found = Vec::new();
+        set.round(|task| found.push(task));
+        found
     }
 
     #[test]
@@ -193,10 +256,12 @@ mod tests {
         let mut set = ReadySet::new();
         let (leaf, bit) = set.leaf(5);
         leaf.set(bit);
-        let mut round = set.round();
-        assert_eq!(round.next(&set), Some(5));
-        leaf.set(bit);
-        assert_eq!(round.next(&set), None);
+        let mut found = Vec::new();
+        set.round(|task| {
+            found.push(task);
+            leaf.set(bit);
+        });
+        assert_eq!(found, [5]);
         assert_eq!(drain(&set), [5]);
     }
 
@@ -205,6 +270,24 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// A host may wake tasks while it idles, on the executor's own thread.
+    #[test]
+    fn a_local_wake_rings_a_sleeping_executor_too() {
+        let mut set = ReadySet::new();
+        let (leaf, bit) = set.leaf(0);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let bell = Waker::from(count.clone());
+        leaf.set_local(bit);
+        assert!(!set.sleep(&bell));
+        assert_eq!(drain(&set), [0]);
+        assert!(set.sleep(&bell));
+        leaf.set_local(bit);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        set.awake();
+        assert_eq!(drain(&set), [0]);
+        assert!(!set.any());
     }
 
     #[test]
@@ -235,8 +318,9 @@ mod loom_tests {
     use loom::thread;
 
     fn drain(set: &ReadySet) -> Vec<usize> {
-        let mut round = set.round();
-        core::iter::from_fn(|| round.next(set)).collect()
+        let mut found = Vec::new();
+        set.round(|task| found.push(task));
+        found
     }
 
     /// Invariant 4: an executor that went to sleep either finds its task ready or finds its bell
@@ -290,6 +374,28 @@ mod loom_tests {
             found.extend(drain(&set));
             found.sort_unstable();
             assert_eq!(found, [0, 1]);
+        });
+    }
+
+    /// The executor's own wakes beside another thread's, in one leaf: each task is found, and the
+    /// executor doesn't sleep over either.
+    #[test]
+    fn local_and_remote_wakes_of_one_leaf_are_both_found() {
+        loom::model(|| {
+            let mut set = ReadySet::new();
+            let (leaf, bit) = set.leaf(1);
+            let remote = thread::spawn(move || leaf.set(bit));
+            let (leaf, bit) = set.leaf(0);
+            leaf.set_local(bit);
+            assert!(!set.sleep(Waker::noop()));
+            let mut found = drain(&set);
+            leaf.set_local(bit);
+            found.extend(drain(&set));
+            remote.join().unwrap();
+            found.extend(drain(&set));
+            found.sort_unstable();
+            assert_eq!(found, [0, 0, 1]);
+            assert!(set.sleep(Waker::noop()));
         });
     }
 

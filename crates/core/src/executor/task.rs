@@ -2,7 +2,7 @@
 //! handle share.
 
 use super::ready::{Leaf, ReadySet};
-use crate::sync::{AtomicU8, AtomicWaker, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicWaker, Ordering, fence, home_thread, this_thread};
 use crate::{Result, error};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -30,6 +30,11 @@ const DROPPED: u8 = 2;
 /// next task of its place.
 struct Header {
     state: AtomicU8,
+    /// Whether somebody joined. Handles stay on the executor's thread, and so do reads and writes of
+    /// this: an atomic only so that a header can be shared at all.
+    joined: AtomicBool,
+    /// The executor's thread, as `sync` names it.
+    home: usize,
     leaf: Arc<Leaf>,
     bit: u64,
     join: AtomicWaker,
@@ -37,14 +42,17 @@ struct Header {
 
 impl Header {
     fn new((leaf, bit): (Arc<Leaf>, u64)) -> Header {
-        Header { state: AtomicU8::new(LIVE), leaf, bit, join: AtomicWaker::new() }
+        let (state, joined) = (AtomicU8::new(LIVE), AtomicBool::new(false));
+        Header { state, joined, home: home_thread(), leaf, bit, join: AtomicWaker::new() }
     }
 
     fn end(&self, state: u8) {
         // Release: the output is written before the state says so. Then the joiner is woken, who
         // registered before it looked (invariant 4).
         self.state.store(state, Ordering::Release);
-        self.join.wake();
+        if self.joined.load(Ordering::Relaxed) {
+            self.join.wake();
+        }
     }
 }
 
@@ -53,8 +61,14 @@ impl Wake for Header {
         self.wake_by_ref();
     }
 
+    #[inline]
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.load(Ordering::Acquire) == LIVE {
+        if self.state.load(Ordering::Acquire) != LIVE {
+            return;
+        }
+        if self.home == this_thread() {
+            self.leaf.set_local(self.bit);
+        } else {
             self.leaf.set(self.bit);
         }
     }
@@ -100,8 +114,8 @@ impl<F> Chunk<F> {
 /// What an executor and its spawners share: who is ready, free places, and tasks not yet placed.
 pub(super) struct Shared<F> {
     pub(super) ready: ReadySet,
-    /// Places of ended tasks, with headers to use again.
-    free: Vec<(u32, Arc<Header>)>,
+    /// Places of ended tasks, with their seats to use again.
+    free: Vec<(u32, Seat)>,
     places: u32,
     inbox: Vec<Arrival<F>>,
     closed: bool,
@@ -109,8 +123,35 @@ pub(super) struct Shared<F> {
 
 struct Arrival<F> {
     index: u32,
-    header: Arc<Header>,
+    seat: Seat,
     future: F,
+}
+
+/// A task's header, and the waker made from it once so that neither a poll nor a spawn makes one.
+struct Seat {
+    header: Arc<Header>,
+    waker: Waker,
+}
+
+impl Seat {
+    fn new(header: Header) -> Seat {
+        let header = Arc::new(header);
+        Seat { waker: Waker::from(header.clone()), header }
+    }
+
+    /// Makes the seat of an ended task one of a new task, unless somebody else still holds on to the
+    /// header: a waker that outlived its task must not wake the next one.
+    fn renew(&self) -> bool {
+        // The header here and the waker's; with no third owner nobody can make one.
+        if Arc::strong_count(&self.header) != 2 {
+            return false;
+        }
+        // What the last of the other owners did comes before what is done here.
+        fence(Ordering::Acquire);
+        self.header.joined.store(false, Ordering::Relaxed);
+        self.header.state.store(LIVE, Ordering::Release);
+        true
+    }
 }
 
 impl<F> Shared<F> {
@@ -120,11 +161,13 @@ impl<F> Shared<F> {
     }
 
     /// Tasks that have not ended.
+    #[inline]
     pub(super) fn live(&self) -> usize {
         self.places as usize - self.free.len()
     }
 
     /// Whether a task waits to be placed.
+    #[inline]
     pub(super) fn has_arrivals(&self) -> bool {
         !self.inbox.is_empty()
     }
@@ -137,25 +180,24 @@ impl<F> Shared<F> {
             header.end(DROPPED);
             return (Joined(Arc::new(header)), Some(future));
         }
-        let (index, header) = match self.free.pop() {
-            None => {
-                let index = self.places;
-                self.places += 1;
-                (index, Arc::new(Header::new(self.ready.leaf(index as usize))))
-            }
-            // A header that nobody else holds any more is used again: steady spawning allocates
-            // nothing (invariant 11).
-            Some((index, mut header)) => match Arc::get_mut(&mut header) {
-                Some(ended) => {
-                    ended.state = AtomicU8::new(LIVE);
-                    (index, header)
-                }
-                None => (index, Arc::new(Header::new(self.ready.leaf(index as usize)))),
-            },
-        };
-        let joined = Joined(header.clone());
-        self.inbox.push(Arrival { index, header, future });
+        let (index, seat) = self.seat();
+        let joined = Joined(seat.header.clone());
+        self.inbox.push(Arrival { index, seat, future });
         (joined, None)
+    }
+
+    /// A free place and the seat for a new task there: steady spawning allocates nothing
+    /// (invariant 11).
+    fn seat(&mut self) -> (u32, Seat) {
+        let index = match self.free.pop() {
+            Some((index, seat)) if seat.renew() => return (index, seat),
+            Some((index, _)) => index,
+            None => {
+                self.places += 1;
+                self.places - 1
+            }
+        };
+        (index, Seat::new(Header::new(self.ready.leaf(index as usize))))
     }
 }
 
@@ -166,45 +208,67 @@ pub(super) struct Tasks<F> {
     arrivals: Vec<Arrival<F>>,
 }
 
-/// A task's header, and the waker made from it once so that a poll makes none.
-struct Seat {
-    header: Arc<Header>,
-    waker: Waker,
-}
-
 impl<F: Future<Output = ()>> Tasks<F> {
     pub(super) const fn new() -> Self {
         Self { chunks: Vec::new(), seats: Vec::new(), arrivals: Vec::new() }
     }
 
+    /// Gives a future its place at once.
+    pub(super) fn admit(
+        &mut self,
+        ready: &mut ReadySet,
+        shared: &RefCell<Shared<F>>,
+        future: F,
+    ) -> Joined {
+        let (index, seat) = shared.borrow_mut().seat();
+        let joined = Joined(seat.header.clone());
+        self.make_room(ready, &shared.borrow());
+        self.place(index, seat, future);
+        joined
+    }
+
     /// Places the tasks that arrived, and marks each ready for its first poll.
-    pub(super) fn place_arrivals(&mut self, shared: &RefCell<Shared<F>>) {
+    pub(super) fn place_arrivals(&mut self, ready: &mut ReadySet, shared: &RefCell<Shared<F>>) {
         core::mem::swap(&mut shared.borrow_mut().inbox, &mut self.arrivals);
-        for Arrival { index, header, future } in self.arrivals.drain(..) {
-            let place = index as usize;
-            while self.seats.len() <= place {
-                if self.seats.len().is_multiple_of(CHUNK) {
-                    self.chunks.push(Chunk::new());
-                }
-                self.seats.push(None);
+        self.make_room(ready, &shared.borrow());
+        let mut arrivals = core::mem::take(&mut self.arrivals);
+        for Arrival { index, seat, future } in arrivals.drain(..) {
+            self.place(index, seat, future);
+        }
+        self.arrivals = arrivals;
+    }
+
+    /// Makes room for every place that was given out.
+    #[inline]
+    fn make_room(&mut self, ready: &mut ReadySet, shared: &Shared<F>) {
+        while self.seats.len() < shared.places as usize {
+            if self.seats.len().is_multiple_of(CHUNK) {
+                self.chunks.push(Chunk::new());
             }
-            self.chunks[place / CHUNK].as_mut().place(place).set(Some(future));
-            let waker = Waker::from(header.clone());
-            waker.wake_by_ref();
-            self.seats[place] = Some(Seat { header, waker });
+            self.seats.push(None);
+            ready.catch_up(&shared.ready);
         }
     }
 
+    fn place(&mut self, index: u32, seat: Seat, future: F) {
+        let place = index as usize;
+        self.chunks[place / CHUNK].as_mut().place(place).set(Some(future));
+        // An executor stays on its thread, so this is it.
+        seat.header.leaf.set_local(seat.header.bit);
+        self.seats[place] = Some(seat);
+    }
+
     /// Polls a task if there is one: whether there was.
+    #[inline]
     pub(super) fn poll(&mut self, index: usize, shared: &RefCell<Shared<F>>) -> bool {
         let Some(Some(seat)) = self.seats.get(index) else { return false };
         let mut place = self.chunks[index / CHUNK].as_mut().place(index);
         let Some(future) = place.as_mut().as_pin_mut() else { return false };
         if future.poll(&mut Context::from_waker(&seat.waker)).is_ready() {
             place.set(None);
-            if let Some(Seat { header, .. }) = self.seats[index].take() {
-                header.end(FINISHED);
-                shared.borrow_mut().free.push((index as u32, header));
+            if let Some(seat) = self.seats[index].take() {
+                seat.header.end(FINISHED);
+                shared.borrow_mut().free.push((index as u32, seat));
             }
         }
         true
@@ -219,12 +283,12 @@ impl<F: Future<Output = ()>> Tasks<F> {
         };
         // Futures first: a joiner that is told finds them gone.
         self.chunks.clear();
-        for Arrival { header, future, .. } in waiting {
+        for Arrival { seat, future, .. } in waiting {
             drop(future);
-            header.end(DROPPED);
+            seat.header.end(DROPPED);
         }
-        for Seat { header, .. } in self.seats.drain(..).flatten() {
-            header.end(DROPPED);
+        for seat in self.seats.drain(..).flatten() {
+            seat.header.end(DROPPED);
         }
     }
 }
@@ -288,6 +352,7 @@ impl<T> Future for JoinHandle<T> {
             return early;
         }
         // Invariant 4: registered, then looked at again.
+        self.task.0.joined.store(true, Ordering::Relaxed);
         self.task.0.join.register(cx.waker());
         self.outcome()
     }

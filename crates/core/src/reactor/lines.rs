@@ -4,8 +4,10 @@
 //! its cost follows the occupied lines and not the waiting tasks. Lines whose stores ring a doorbell
 //! are looked at only when their group's doorbell word changed.
 
+use super::addresses::Addresses;
 use super::timers::TimerKey;
 use super::watch::LineRef;
+use crate::sync::Ordering;
 use crate::{Bell, CompletionLine, LINE_WORDS, Slot};
 use alloc::vec::Vec;
 use core::task::Waker;
@@ -34,14 +36,16 @@ pub(super) struct Lines<'l> {
     lines: Vec<Line<'l>>,
     /// Entries of shared lines that went.
     vacant: Vec<u32>,
-    /// Addresses of known lines, sorted. A borrowed line stays known, for its memory lives as long
-    /// as `'l`; a shared one is let go with its last waiter.
-    by_address: Vec<(usize, u32)>,
-    waiters: Vec<Waiter<'l>>,
+    /// Known lines. A borrowed line stays known, for its memory lives as long as `'l`; a shared one
+    /// is let go with its last waiter.
+    by_address: Addresses,
+    waiters: Vec<Waiter>,
     free: u32,
     count: usize,
     /// Occupied lines by doorbell group; the last list is of those that ring none.
     occupied: [Vec<u32>; GROUPS + 1],
+    /// A bit for each group with occupied lines.
+    belled: u8,
     /// What each doorbell word was when its group was last looked at.
     seen: [u64; GROUPS],
 }
@@ -62,8 +66,20 @@ struct Line<'l> {
     place: u32,
 }
 
-struct Waiter<'l> {
-    left: Option<Left<'l>>,
+impl Line<'_> {
+    /// How many slots' words have reached their smallest target, by Acquire loads (invariant 1). A
+    /// slot with no waiter has the largest target, so that no branch comes in between.
+    #[inline]
+    fn reached(&self, line: &CompletionLine) -> u64 {
+        let pairs = line.words.iter().zip(&self.least);
+        pairs.map(|(word, &least)| u64::from(word.load(Ordering::Acquire) >= least)).sum()
+    }
+}
+
+struct Waiter {
+    /// `None` in a free entry.
+    waker: Option<Waker>,
+    bound: Option<TimerKey>,
     target: u64,
     generation: u32,
     line: u32,
@@ -78,16 +94,18 @@ impl<'l> Lines<'l> {
         Self {
             lines: Vec::new(),
             vacant: Vec::new(),
-            by_address: Vec::new(),
+            by_address: Addresses::new(),
             waiters: Vec::new(),
             free: NONE,
             count: 0,
             occupied: [const { Vec::new() }; GROUPS + 1],
+            belled: 0,
             seen: [0; GROUPS],
         }
     }
 
     /// Waiters registered.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -114,20 +132,25 @@ impl<'l> Lines<'l> {
     ) -> WaiterKey {
         let line = self.line_id(line);
         let slot = slot.index();
-        let left = Some(Left { waker, bound: None, line: None });
-        let mut waiter =
-            Waiter { left, target, generation: 0, line, slot: slot as u8, prev: NONE, next: NONE };
-        let id = match self.free {
-            NONE => {
-                self.waiters.push(waiter);
+        let (slot_index, waker) = (slot as u8, Some(waker));
+        let id = match self.waiters.get_mut(self.free as usize) {
+            None => {
+                self.waiters.push(Waiter {
+                    waker,
+                    bound: None,
+                    target,
+                    generation: 0,
+                    line,
+                    slot: slot_index,
+                    prev: NONE,
+                    next: NONE,
+                });
                 self.waiters.len() as u32 - 1
             }
-            id => {
-                let place = &mut self.waiters[id as usize];
-                self.free = place.next;
-                waiter.generation = place.generation;
-                *place = waiter;
-                id
+            Some(place) => {
+                (place.waker, place.target, place.line, place.slot) =
+                    (waker, target, line, slot_index);
+                core::mem::replace(&mut self.free, place.next)
             }
         };
         self.count += 1;
@@ -135,55 +158,95 @@ impl<'l> Lines<'l> {
         WaiterKey { waiter: id, generation: self.waiters[id as usize].generation }
     }
 
-    /// The waker and the bound of a registered waiter.
-    pub(super) fn get_mut(&mut self, key: WaiterKey) -> Option<&mut Left<'l>> {
+    #[inline]
+    fn waiter(&mut self, key: WaiterKey) -> Option<&mut Waiter> {
         let waiter = self.waiters.get_mut(key.waiter as usize)?;
-        if waiter.generation != key.generation { None } else { waiter.left.as_mut() }
+        (waiter.generation == key.generation).then_some(waiter)
+    }
+
+    /// The waker of a registered waiter.
+    #[inline]
+    pub(super) fn waker(&mut self, key: WaiterKey) -> Option<&mut Waker> {
+        self.waiter(key)?.waker.as_mut()
+    }
+
+    /// Says which timer bounds a registered waiter.
+    pub(super) fn bound(&mut self, key: WaiterKey, bound: TimerKey) {
+        if let Some(waiter) = self.waiter(key) {
+            waiter.bound = Some(bound);
+        }
     }
 
     /// Takes a registered waiter out.
+    #[inline]
     pub(super) fn forget(&mut self, key: WaiterKey) -> Option<Left<'l>> {
-        self.get_mut(key)?;
+        self.waker(key)?;
         Some(self.unlink(key.waiter))
     }
 
     /// One pass: hands over every waiter whose word has reached its target, each slot's in target
     /// order. With `all`, groups whose doorbell is silent are looked at too (invariant 3: a lost
     /// ring costs at most one park).
+    #[inline]
     pub(super) fn scan(
         &mut self,
         bell: &CompletionLine,
         all: bool,
         fired: &mut impl FnMut(Left<'l>),
     ) {
-        for group in 0..GROUPS {
-            if self.occupied[group].is_empty() {
-                continue;
-            }
-            // The ring comes behind the store, so a word that was stored before this ring is seen.
-            let rung = bell.load(Slot::ALL[group]);
-            if all || rung != self.seen[group] {
-                self.seen[group] = rung;
-                self.scan_group(group, fired);
-            }
+        if self.belled != 0 {
+            self.scan_belled(bell, all, fired);
         }
         self.scan_group(NO_BELL, fired);
     }
 
+    fn scan_belled(&mut self, bell: &CompletionLine, all: bool, fired: &mut impl FnMut(Left<'l>)) {
+        // The ring comes behind the store, so a word that was stored before this ring is seen.
+        let rung: [u64; GROUPS] = core::array::from_fn(|group| bell.load(Slot::ALL[group]));
+        let mut groups = 0;
+        for (group, (rung, seen)) in rung.iter().zip(&self.seen).enumerate() {
+            groups |= u8::from(all || rung != seen) << group;
+        }
+        groups &= self.belled;
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            self.seen[group] = rung[group];
+            self.scan_group(group, fired);
+        }
+    }
+
+    #[inline]
     fn scan_group(&mut self, group: usize, fired: &mut impl FnMut(Left<'l>)) {
         // Backwards: a line that empties is replaced by one that was already looked at.
         for place in (0..self.occupied[group].len()).rev() {
-            let id = self.occupied[group][place] as usize;
-            let mut slots = self.lines[id].slots;
-            while slots != 0 {
-                let slot = slots.trailing_zeros() as usize;
-                slots &= slots - 1;
-                let Some(line) = &self.lines[id].line else { break };
-                // Acquire, in `load` (invariant 1).
-                let word = line.get().load(Slot::ALL[slot]);
-                while self.lines[id].head[slot] != NONE && self.lines[id].least[slot] <= word {
-                    fired(self.unlink(self.lines[id].head[slot]));
+            let id = self.occupied[group][place];
+            let entry = &self.lines[id as usize];
+            let Some(line) = &entry.line else { continue };
+            if entry.reached(line.get()) != 0 {
+                self.hand_over(id as usize, fired);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, id: usize, fired: &mut impl FnMut(Left<'l>)) {
+        let entry = &self.lines[id];
+        let Some(line) = &entry.line else { return };
+        let words = line.get().words.each_ref().map(|word| word.load(Ordering::Acquire));
+        let mut slots = 0;
+        for (slot, (word, least)) in words.iter().zip(&entry.least).enumerate() {
+            slots |= u8::from(word >= least) << slot;
+        }
+        slots &= entry.slots;
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize % LINE_WORDS;
+            slots &= slots - 1;
+            loop {
+                let entry = &self.lines[id];
+                if entry.head[slot] == NONE || entry.least[slot] > words[slot] {
+                    break;
                 }
+                fired(self.unlink(entry.head[slot]));
             }
         }
     }
@@ -197,39 +260,45 @@ impl<'l> Lines<'l> {
         self.occupied[..GROUPS].iter().any(|group| !group.is_empty())
     }
 
-    /// The doorbell words as the groups were last looked at.
-    pub(super) fn seen(&self) -> [u64; GROUPS] {
-        self.seen
+    /// The doorbell words as the groups were last looked at; a group that nobody waits for has been
+    /// looked at just now, so that its rings end no park.
+    pub(super) fn seen(&self, bell: &CompletionLine) -> [u64; GROUPS] {
+        core::array::from_fn(|group| match self.belled & 1 << group {
+            0 => bell.load(Slot::ALL[group]),
+            _ => self.seen[group],
+        })
     }
 
+    #[inline]
     fn line_id(&mut self, line: &LineRef<'l>) -> u32 {
         let address = core::ptr::from_ref(line.get()).addr();
-        match self.by_address.binary_search_by_key(&address, |&(at, _)| at) {
-            Ok(index) => self.by_address[index].1,
-            Err(index) => {
-                let entry = Line {
-                    line: Some(line.clone()),
-                    least: [u64::MAX; LINE_WORDS],
-                    head: [NONE; LINE_WORDS],
-                    tail: [NONE; LINE_WORDS],
-                    slots: 0,
-                    group: NO_BELL as u8,
-                    place: 0,
-                };
-                let id = match self.vacant.pop() {
-                    Some(id) => {
-                        self.lines[id as usize] = entry;
-                        id
-                    }
-                    None => {
-                        self.lines.push(entry);
-                        self.lines.len() as u32 - 1
-                    }
-                };
-                self.by_address.insert(index, (address, id));
+        self.by_address.get(address).unwrap_or_else(|| self.learn(address, line))
+    }
+
+    /// Makes a line known.
+    #[cold]
+    fn learn(&mut self, address: usize, line: &LineRef<'l>) -> u32 {
+        let entry = Line {
+            line: Some(line.clone()),
+            least: [u64::MAX; LINE_WORDS],
+            head: [NONE; LINE_WORDS],
+            tail: [NONE; LINE_WORDS],
+            slots: 0,
+            group: NO_BELL as u8,
+            place: 0,
+        };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.lines[id as usize] = entry;
                 id
             }
-        }
+            None => {
+                self.lines.push(entry);
+                self.lines.len() as u32 - 1
+            }
+        };
+        self.by_address.insert(address, id);
+        id
     }
 
     /// Lets go of a shared line that has no waiter left, which the caller drops.
@@ -237,9 +306,7 @@ impl<'l> Lines<'l> {
         let entry = &mut self.lines[id as usize];
         let line = entry.line.take_if(|line| matches!(line, LineRef::Shared(_)))?;
         let address = core::ptr::from_ref(line.get()).addr();
-        if let Ok(index) = self.by_address.binary_search_by_key(&address, |&(at, _)| at) {
-            self.by_address.remove(index);
-        }
+        self.by_address.remove(address);
         self.vacant.push(id);
         Some(line)
     }
@@ -247,7 +314,8 @@ impl<'l> Lines<'l> {
     /// Puts a waiter behind the last one of its slot whose target is no larger: numbers grow, so
     /// that is nearly always the tail.
     fn link(&mut self, id: u32, line: u32, slot: usize, target: u64) {
-        let mut prev = self.lines[line as usize].tail[slot];
+        let entry = &self.lines[line as usize];
+        let mut prev = if target < entry.least[slot] { NONE } else { entry.tail[slot] };
         while prev != NONE && self.waiters[prev as usize].target > target {
             prev = self.waiters[prev as usize].prev;
         }
@@ -274,8 +342,9 @@ impl<'l> Lines<'l> {
 
     fn unlink(&mut self, id: u32) -> Left<'l> {
         let waiter = &mut self.waiters[id as usize];
-        let mut left = waiter.left.take().expect("a linked waiter has its waker");
-        let (line, slot) = (waiter.line, usize::from(waiter.slot));
+        let waker = waiter.waker.take().expect("a linked waiter has its waker");
+        let mut left = Left { waker, bound: waiter.bound.take(), line: None };
+        let (line, slot) = (waiter.line, usize::from(waiter.slot) % LINE_WORDS);
         let (prev, next) = (waiter.prev, waiter.next);
         waiter.generation = waiter.generation.wrapping_add(1);
         waiter.next = core::mem::replace(&mut self.free, id);
@@ -303,20 +372,28 @@ impl<'l> Lines<'l> {
         left
     }
 
+    #[inline]
     fn enter_group(&mut self, id: u32) {
         let line = &mut self.lines[id as usize];
-        let group = &mut self.occupied[usize::from(line.group)];
-        line.place = group.len() as u32;
-        group.push(id);
+        let group = usize::from(line.group);
+        let occupied = &mut self.occupied[group];
+        line.place = occupied.len() as u32;
+        occupied.push(id);
+        if group < GROUPS {
+            self.belled |= 1 << group;
+        }
     }
 
+    #[inline]
     fn leave_group(&mut self, id: u32) {
         let Line { group, place, .. } = &self.lines[id as usize];
-        let (group, place) = (*group, *place);
-        let group = &mut self.occupied[usize::from(group)];
-        group.swap_remove(place as usize);
-        if let Some(&moved) = group.get(place as usize) {
+        let (group, place) = (usize::from(*group), *place);
+        let occupied = &mut self.occupied[group];
+        occupied.swap_remove(place as usize);
+        if let Some(&moved) = occupied.get(place as usize) {
             self.lines[moved as usize].place = place;
+        } else if occupied.is_empty() && group < GROUPS {
+            self.belled &= !(1 << group);
         }
     }
 }

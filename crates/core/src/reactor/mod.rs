@@ -4,6 +4,7 @@
 //! bounded), 4 (registered, then looked at again, then idle), 5 (no table is borrowed while a waker
 //! runs or the thread idles) and 11 (no allocation once warm).
 
+mod addresses;
 mod lines;
 mod timers;
 mod watch;
@@ -71,6 +72,15 @@ struct Tables<'l> {
     lines: Lines<'l>,
     timers: Timers<Due>,
     alarms: usize,
+    /// What a pass found, until its wakers run.
+    due: Vec<Fired<'l>>,
+}
+
+impl Tables<'_> {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.lines.len() == 0 && self.timers.is_empty()
+    }
 }
 
 /// A waker to wake, and a shared line to let go, once the tables are released.
@@ -90,7 +100,8 @@ impl<'l, C: Clock> Reactor<'l, C> {
     /// A reactor over a doorbell that a device can ring.
     pub fn with_bell(clock: C, bell: Arc<Bell>) -> Self {
         let rung = Cell::new(bell.line().load(Bell::HOST));
-        let tables = Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0 };
+        let tables =
+            Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0, due: Vec::new() };
         Self {
             clock,
             bell,
@@ -167,24 +178,43 @@ impl<'l, C: Clock> Reactor<'l, C> {
     }
 
     /// Wakes what is due, without idling: whether there was anything.
+    #[inline]
     pub fn fire(&self) -> bool {
-        let mut due = self.due.take();
-        let timed = {
-            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
-            let all = self.look_at_all.take();
-            lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
-                if let Some(bound) = bound {
-                    timers.cancel(bound);
-                }
-                due.push((waker, line));
-            });
-            timers.len() > 0
+        // An executor asks after each poll.
+        if self.tables.borrow().is_empty() { false } else { self.pass() }
+    }
+
+    fn pass(&self) -> bool {
+        let (next, only, woken) = {
+            let Tables { lines, timers, due, .. } = &mut *self.tables.borrow_mut();
+            if lines.len() > 0 {
+                let all = self.look_at_all.take();
+                lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
+                    if let Some(bound) = bound {
+                        timers.cancel(bound);
+                    }
+                    due.push((waker, line));
+                });
+            }
+            let (next, woken) = (timers.next(), due.len());
+            (next, if woken == 1 && next.is_none() { due.pop() } else { None }, woken)
         };
-        if timed {
-            // Read with nothing borrowed, and not at all while nothing is timed.
-            let now = self.clock.monotonic_ns();
-            let Tables { lines, timers, alarms } = &mut *self.tables.borrow_mut();
-            while let Some(timer) = timers.pop_due(now) {
+        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
+        if let Some((waker, _line)) = only {
+            waker.wake();
+            return true;
+        }
+        // Read with nothing borrowed, and not at all while nothing is timed.
+        let now = next.map(|_| self.clock.monotonic_ns());
+        let timed = next <= now && now.is_some();
+        if woken > 0 || timed { self.wake_due(now) } else { false }
+    }
+
+    /// Wakes what a pass found, and the timers that are due.
+    fn wake_due(&self, now: Option<MonoNs>) -> bool {
+        let mut woken = {
+            let Tables { lines, timers, alarms, due } = &mut *self.tables.borrow_mut();
+            while let Some(timer) = now.and_then(|now| timers.pop_due(now)) {
                 match timer {
                     Due::Alarm(waker) => {
                         *alarms -= 1;
@@ -195,11 +225,12 @@ impl<'l, C: Clock> Reactor<'l, C> {
                     }
                 }
             }
-        }
-        let woke = !due.is_empty();
+            core::mem::replace(due, self.due.take())
+        };
+        let woke = !woken.is_empty();
         // Invariant 5: the tables are released; a waker may register, cancel or spawn.
-        due.drain(..).for_each(|(waker, _line)| waker.wake());
-        self.due.set(due);
+        woken.drain(..).for_each(|(waker, _line)| waker.wake());
+        self.due.set(woken);
         woke
     }
 
@@ -255,7 +286,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
         let mut watched = self.watched.take();
         let (rings, seen) = {
             let lines = &self.tables.borrow().lines;
-            (lines.watched(&mut watched), lines.seen())
+            (lines.watched(&mut watched), lines.seen(self.bell.line()))
         };
         // With no other handle nobody can ring, unless a device does.
         let bell = (rings || Arc::strong_count(&self.bell) > 1).then(|| {
@@ -332,15 +363,22 @@ impl<C: Clock> Future for Ready<'_, '_, C> {
             this.forget();
             return Poll::Ready(false);
         }
+        let waits = |key| {
+            let tables = &mut *this.reactor.tables.borrow_mut();
+            tables.lines.waker(key).is_some_and(|known| known.will_wake(cx.waker()))
+        };
+        if this.key.is_some_and(waits) {
+            return Poll::Pending;
+        }
         let waker = cx.waker().clone();
         let old = {
             let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
-            match this.key.and_then(|key| lines.get_mut(key)) {
-                Some(left) => Some(core::mem::replace(&mut left.waker, waker)),
+            match this.key.and_then(|key| lines.waker(key)) {
+                Some(known) => Some(core::mem::replace(known, waker)),
                 None => {
                     let key = lines.register(&this.line, this.slot, this.target, waker);
-                    if let (Some(at), Some(left)) = (this.until, lines.get_mut(key)) {
-                        left.bound = Some(timers.insert(at, Due::Bound(key)));
+                    if let Some(at) = this.until {
+                        lines.bound(key, timers.insert(at, Due::Bound(key)));
                     }
                     this.key = Some(key);
                     None

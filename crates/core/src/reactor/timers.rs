@@ -48,6 +48,12 @@ impl<T> Timers<T> {
         Self { heap: Vec::new(), nodes: Vec::new(), free: NONE, sequence: 0 }
     }
 
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }

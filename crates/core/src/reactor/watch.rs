@@ -16,6 +16,7 @@ pub(super) enum LineRef<'l> {
 }
 
 impl LineRef<'_> {
+    #[inline]
     pub(super) fn get(&self) -> &CompletionLine {
         match self {
             LineRef::Borrowed(line) => line,
@@ -70,6 +71,7 @@ impl<'l> WatchedLine<'l> {
     }
 
     /// Whether this line ends the park, by Acquire loads.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         let (line, mut slots) = (self.line.get(), self.slots);
         while slots != 0 {
