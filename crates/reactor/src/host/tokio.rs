@@ -1,7 +1,7 @@
 //! Tokio as a host: a clock and a timer that obey its time, paused time too.
 //!
 //! Tokio's wheel turns once a millisecond, so the timer hands a sleep's last stretch to the process's
-//! [`Watcher`](crate::watcher::Watcher).
+//! [`Watcher`].
 
 use crate::watcher::Watcher;
 use crate::{Clock, DurNs, MonoNs, Timer};

@@ -142,9 +142,11 @@ impl Completion {
                 let ticket = self.source.as_ref().ok()?;
                 let clock = StdClock::new();
                 let now = clock.monotonic_ns();
-                let seen = watch_word(ticket, clock, now + watch);
+                let late = ticket.word_reached();
+                let seen = late || watch_word(ticket, clock, now + watch);
                 let mut state = entry.hold();
                 state.wake_took = Some(now.since(woken));
+                state.late = late;
                 // Back to the watcher, which may have ended the wait in the meantime.
                 let mut nudged = None;
                 if let Phase::Early { .. } = state.phase {

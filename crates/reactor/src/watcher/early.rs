@@ -91,6 +91,17 @@ impl Learnt {
     }
 }
 
+/// Who saw a step's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Somebody who was watching.
+    InTime,
+    /// A task that was woken early and not early enough.
+    LateByTask,
+    /// The watcher, when its sleep ended.
+    LateBySleep,
+}
+
 /// How one queue's steps went.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
@@ -98,11 +109,16 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// A step took that long; `late` says that it had ended before anybody looked.
-    pub(super) fn observe(&mut self, length: DurNs, late: bool) {
-        // A late look says only that it was shorter: an eighth is taken off, so that a point whose
-        // steps became shorter is soon looked at in time.
-        self.lengths.push(if late { length.0 / 8 * 7 } else { length.0 });
+    /// A step was seen to end after that long, and how.
+    pub(super) fn observe(&mut self, length: DurNs, seen: Seen) {
+        // A late look says only that the step was shorter. Were it taken as it is, the next look would be
+        // as late: something is taken off, so that looks come earlier until one is in time.
+        let off = match seen {
+            Seen::InTime => 0,
+            Seen::LateByTask => 25_000 + length.0 / 512,
+            Seen::LateBySleep => length.0 / 8,
+        };
+        self.lengths.push(length.0.saturating_sub(off));
     }
 }
 
@@ -211,7 +227,7 @@ mod tests {
 
     fn point(lengths_us: &[u64]) -> Point {
         let mut point = Point::default();
-        lengths_us.iter().for_each(|&us| point.observe(DurNs::from_us(us), false));
+        lengths_us.iter().for_each(|&us| point.observe(DurNs::from_us(us), Seen::InTime));
         point
     }
 
@@ -274,7 +290,7 @@ mod tests {
     fn a_late_look_lowers_what_is_predicted() {
         let mut steps = point(&[10_000; 16]);
         for _ in 0..KEPT {
-            steps.observe(DurNs::from_us(9_900), true);
+            steps.observe(DurNs::from_us(9_900), Seen::LateBySleep);
         }
         let (Plan::Sleep { to } | Plan::Early { to, .. }) =
             plan(&steps, &learnt(), Some(&EarlyOptions::default()), 1)

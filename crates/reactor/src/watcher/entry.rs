@@ -31,6 +31,8 @@ pub(super) struct State<J, R> {
     pub(super) seen_at: Option<MonoNs>,
     /// What an early wake took from the waker's call to the task's poll.
     pub(super) wake_took: Option<DurNs>,
+    /// The word was reached before the task, woken early, first looked.
+    pub(super) late: bool,
 }
 
 /// `J` is what is asked, `R` how it ends.
@@ -45,6 +47,7 @@ impl<J, R> Entry<J, R> {
             place: None,
             seen_at: None,
             wake_took: None,
+            late: false,
         }))
     }
 
@@ -57,6 +60,7 @@ impl<J, R> Entry<J, R> {
             place: None,
             seen_at: None,
             wake_took: None,
+            late: false,
         };
     }
 

@@ -3,7 +3,7 @@
 //! Upholds invariants 2 (the status ends it), 3 (each backstop asks), 7 (a body leaves its grave only
 //! when the status said done) and 8.
 
-use super::early::{Learnt, Plan, Point, plan};
+use super::early::{Learnt, Plan, Point, Seen, plan};
 use super::job::{Entry, Job, Phase, Until};
 use super::shared::{Grave, wake_quietly};
 use super::{WaitError, WatcherOptions, watcher_gone};
@@ -52,7 +52,7 @@ pub(super) struct Wait<'r> {
     backstop_at: MonoNs,
     /// The word said done and the status didn't: asked again then, later each time.
     recheck: Option<(MonoNs, DurNs)>,
-    late: bool,
+    seen: Seen,
     ready: Option<(Ready<'r, 'static, StdClock>, MonoNs)>,
     alarm: Option<(Alarmed<'r, 'static, StdClock>, MonoNs)>,
     until: Option<Ready<'r, 'static, StdClock>>,
@@ -127,7 +127,7 @@ impl<'r> Wait<'r> {
             stage,
             backstop_at,
             recheck: None,
-            late: false,
+            seen: Seen::InTime,
             ready: None,
             alarm: None,
             until: None,
@@ -188,6 +188,9 @@ impl<'r> Wait<'r> {
             {
                 self.stage = Stage::Watch;
             }
+            if state.late {
+                self.seen = Seen::LateByTask;
+            }
             let left = matches!(state.phase, Phase::Left | Phase::Done(_));
             (left, state.seen_at.take(), state.wake_took.take())
         };
@@ -206,7 +209,7 @@ impl<'r> Wait<'r> {
         if world.points.len() >= POINTS && !world.points.contains_key(&self.key) {
             world.points.clear();
         }
-        world.points.entry(self.key).or_default().observe(length, self.late);
+        world.points.entry(self.key).or_default().observe(length, self.seen);
     }
 
     /// How the wait ended, if it has.
@@ -253,7 +256,9 @@ impl<'r> Wait<'r> {
     /// The sleep is over: watch, or spin to the moment at which the task is woken early.
     fn slept(&mut self, wake: Option<(MonoNs, DurNs)>, world: &World<'_>) {
         self.stage = Stage::Watch;
-        self.late = self.job.ticket.word_reached();
+        if self.job.ticket.word_reached() {
+            self.seen = Seen::LateBySleep;
+        }
         let Some((at, watch)) = wake else { return };
         while !self.job.ticket.word_reached() {
             let now = world.clock.monotonic_ns();
