@@ -112,17 +112,6 @@ pub(crate) fn word_waits() -> Outcome {
     must(&mut command).into()
 }
 
-/// The tests of completions, bodies in flight and hosts, whose features the command doesn't turn on.
-pub(crate) fn runtimes() -> Outcome {
-    let features = "sim,vulkan,tokio,io-uring,wordwait";
-    let args = ["test", "--quiet", "-p", "gpu-async-reactor", "--features", features];
-    let tests =
-        ["watcher", "watcher_allocations", "watcher_vulkan", "server", "tokio_host", "uring_host"];
-    must(cargo(&args).arg("--lib").args(tests.iter().flat_map(|test| ["--test", test])))
-        .and_then(|()| must(cargo(&args).arg("--doc")))
-        .into()
-}
-
 pub(crate) fn loom() -> Outcome {
     ["gpu-async-reactor-core", "watcher-models"]
         .iter()
