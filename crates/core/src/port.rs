@@ -131,40 +131,28 @@ where
     C: Clock,
     T: Timer,
 {
-    let start = clock.monotonic_ns();
-    let since_start = || clock.monotonic_ns().since(start).0;
-    let mut report = WaitReport::new();
-    if plan.park == Park::Block {
-        port.block().await?;
-        report.outcome = Outcome::Exact { residual_ns: since_start() };
-        return Ok(report);
+    let mut once = Once { sleep_ns };
+    wait_steps(plan.park, &mut once, 0, port, clock, timer).await
+}
+
+/// One sleep that somebody else has decided on, then watch.
+struct Once {
+    /// `None` once it was slept.
+    sleep_ns: Option<u64>,
+}
+
+impl Schedule for Once {
+    fn begin(&mut self, _rows: u64) {}
+
+    fn step(&self, _elapsed_ns: u64) -> Step {
+        self.sleep_ns.map_or(Step::Watch(u64::MAX), Step::Sleep)
     }
-    report.queries += 1;
-    if port.query()? {
-        report.outcome = Outcome::Immediate { residual_ns: since_start() };
-        return Ok(report);
+
+    fn overslept(&mut self, _by_ns: u64) {
+        self.sleep_ns = None;
     }
-    if let Park::FlagWait { .. } = plan.park {
-        port.arm()?;
-    }
-    if let Some(sleep_ns) = sleep_ns {
-        let before = clock.monotonic_ns();
-        timer.sleep_until(start + DurNs(sleep_ns)).await;
-        report.sleeps += 1;
-        report.slept_ns = clock.monotonic_ns().since(before).0;
-        report.queries += 1;
-        if port.query()? {
-            report.outcome = Outcome::Late { woke_ns: since_start() };
-            return Ok(report);
-        }
-    }
-    if let Park::FlagWait { park_ns, backstop_ns } = plan.park {
-        watch(DurNs(park_ns), DurNs(backstop_ns), port, clock, &mut report).await?;
-    } else {
-        port.poll().await?;
-    }
-    report.outcome = Outcome::Exact { residual_ns: since_start() };
-    Ok(report)
+
+    fn ended(&mut self, _ending: Ending) {}
 }
 
 /// Waits for one piece of work in steps: sleeps and watches as the schedule says, until it has no more

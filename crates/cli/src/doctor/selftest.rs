@@ -69,17 +69,17 @@ fn test_open<D: StepDevice>(name: &str, device: &D, findings: &mut Vec<Finding>)
 
 fn self_test<D: StepDevice>(device: &D) -> Result<()> {
     let mut queue = device.queue(0, 1)?;
-    let line = queue.line().clone();
+    let line = queue.queue().line().clone();
     let line: &CompletionLine = (*line).as_ref();
-    let before = line.load(queue.slot());
+    let before = line.load(queue.queue().slot());
     let number = queue.submit_step(0, &Step { us: 1_000, rows: 1, prefill: 0 })?;
     let unlike = |what: String| error!(Misuse, format!("testing {}", queue_name(device)), what);
     if before >= number {
         return Err(unlike(format!("the word was {before} before {number} was stored")));
     }
     let clock = StdClock::new();
-    let mut port =
-        QueuePort::new(&mut queue, line, OnThread(StdIdle::new(clock, None)), clock).number(number);
+    let mut port = QueuePort::new(queue.queue(), line, OnThread(StdIdle::new(clock, None)), clock)
+        .number(number);
     port = port.within(DEADLINE);
     run_inline(wait(
         &"flag:park_us=1000,backstop_us=20000".parse()?,
@@ -89,10 +89,10 @@ fn self_test<D: StepDevice>(device: &D) -> Result<()> {
         &clock,
     ))?;
     drop(port);
-    if !reached(line, queue.slot(), number) {
+    if !reached(line, queue.queue().slot(), number) {
         return Err(unlike(format!("the status says done and the word is not {number}")));
     }
-    if !queue.status(number)? {
+    if !queue.queue().status(number)? {
         return Err(unlike("the status took back that it was done".to_owned()));
     }
     match queue.verify_step(0)? {

@@ -11,7 +11,7 @@ use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
 use gpu_async_reactor::replay::{Recorder, Row};
 use gpu_async_reactor::{
     AnySchedule, Clock, CompletionLine, DurNs, DynExecutor, EstimatorKind, OnThread, Park,
-    ParkWord, QueuePort, Reactor, Result, StepBands, Timer, run_inline, wait_steps,
+    ParkWord, Queue, QueuePort, Reactor, Result, StepBands, Timer, run_inline, wait_steps,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,11 +64,11 @@ pub(super) fn drive<D: StepDevice>(
 
 /// One thread: a task for each queue, a reactor that watches all their words.
 fn on_a_reactor<Q: StepQueue>(
-    queues: Vec<Q>,
+    mut queues: Vec<Q>,
     steps: &[Vec<Step>],
     shared: &Shared<'_>,
 ) -> Result<(Tally, Option<u64>)> {
-    let lines: Vec<_> = queues.iter().map(|queue| queue.line().clone()).collect();
+    let lines: Vec<_> = queues.iter_mut().map(|queue| queue.queue().line().clone()).collect();
     let total = Mutex::new(Tally::default());
     let reactor = Reactor::new(StdClock::new());
     let mut executor = DynExecutor::new();
@@ -94,11 +94,11 @@ fn on_threads<Q: StepQueue + Send>(
 ) -> (Tally, Option<u64>) {
     let total = Mutex::new((Tally::default(), Some(0u64)));
     std::thread::scope(|scope| {
-        for (queue, steps) in queues.into_iter().zip(steps) {
+        for (mut queue, steps) in queues.into_iter().zip(steps) {
             let total = &total;
             scope.spawn(move || {
                 let (before, clock) = (thread_cpu_ns(), StdClock::new());
-                let line = queue.line().clone();
+                let line = queue.queue().line().clone();
                 let idle = OnThread(StdIdle::new(clock, None));
                 let waits = one_queue(queue, (*line).as_ref(), steps, shared, idle, &clock);
                 let tally = run_inline(waits);
@@ -171,7 +171,7 @@ async fn one_step<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
 
     let began = clock.monotonic_ns();
     let schedule = points.entry(point).or_insert_with(|| plan.schedule());
-    let mut port = QueuePort::new(&mut *queue, line, Borrowed(words), clock);
+    let mut port = QueuePort::new(queue.queue(), line, Borrowed(words), clock);
     port = port.number(number).within(shared.deadline);
     let report = wait_steps(plan.park, schedule, size, &mut port, &clock, timer).await?;
     let woke = clock.monotonic_ns();

@@ -34,7 +34,10 @@ pub(crate) trait StepDevice: Sync {
 
 /// A queue that runs steps whose results are known. Duties of an implementer: the result is computed
 /// by the device, and `verify_step` compares it with one computed by the host.
-pub(crate) trait StepQueue: Queue {
+pub(crate) trait StepQueue {
+    type Queue: Queue;
+    /// The queue that the steps are submitted to.
+    fn queue(&mut self) -> &mut Self::Queue;
     /// Submits a step, with the store of a number behind it: the number.
     fn submit_step(&mut self, index: usize, step: &Step) -> Result<u64>;
     /// Whether the result of a step, done by now, is right.

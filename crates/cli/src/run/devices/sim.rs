@@ -4,7 +4,7 @@ use super::{About, StepDevice, StepQueue};
 use crate::args::{FaultKind, SimFault};
 use crate::workload::Step;
 use gpu_async_reactor::backend::sim::{Faults, SimDevice, SimOptions, SimQueue, Work};
-use gpu_async_reactor::{CompletionLine, DurNs, HostCaps, MonoNs, Queue, Result, Slot};
+use gpu_async_reactor::{DurNs, HostCaps, MonoNs, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -94,6 +94,12 @@ const HUNDRED: (u64, u64) = {
 };
 
 impl StepQueue for SimSteps {
+    type Queue = SimQueue;
+
+    fn queue(&mut self) -> &mut SimQueue {
+        &mut self.queue
+    }
+
     fn submit_step(&mut self, index: usize, step: &Step) -> Result<u64> {
         let (seed, result) = (self.seed(index), self.result.clone());
         let wrong = u64::from(self.wrong_at == Some(index as u64 + 1));
@@ -113,30 +119,5 @@ impl StepQueue for SimSteps {
 
     fn stored_at(&self, number: u64) -> Option<MonoNs> {
         self.queue.stored_at(number)
-    }
-}
-
-impl Queue for SimSteps {
-    type Line = CompletionLine;
-    fn line(&self) -> &Arc<CompletionLine> {
-        self.queue.line()
-    }
-    fn slot(&self) -> Slot {
-        self.queue.slot()
-    }
-    fn store_next(&mut self) -> Result<u64> {
-        self.queue.store_next()
-    }
-    fn status(&mut self, number: u64) -> Result<bool> {
-        self.queue.status(number)
-    }
-    fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
-        self.queue.block(number, bound)
-    }
-    fn confirm(&mut self, number: u64) -> Result<()> {
-        self.queue.confirm(number)
-    }
-    fn label(&self) -> &str {
-        self.queue.label()
     }
 }

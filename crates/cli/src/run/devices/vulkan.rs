@@ -3,11 +3,11 @@
 use super::{About, StepDevice, StepQueue};
 use crate::workload::Step;
 use gpu_async_reactor::backend::vulkan::{
-    DeviceInfo, DeviceKind, Job, Kernel, VulkanDevice, VulkanLine, VulkanQueue,
+    DeviceInfo, DeviceKind, Job, Kernel, VulkanDevice, VulkanQueue,
 };
 use gpu_async_reactor::host::std_host::StdClock;
-use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, Slot, error};
-use std::sync::{Arc, Mutex, PoisonError};
+use gpu_async_reactor::{Clock, DurNs, HostCaps, MonoNs, Queue, Result, error};
+use std::sync::{Mutex, PoisonError};
 
 /// Invocations of the shader: one workgroup, so that steps of several queues can run side by side.
 const ELEMENTS: u32 = 64;
@@ -161,6 +161,12 @@ impl VulkanSteps {
 }
 
 impl StepQueue for VulkanSteps {
+    type Queue = VulkanQueue;
+
+    fn queue(&mut self) -> &mut VulkanQueue {
+        &mut self.queue
+    }
+
     fn submit_step(&mut self, index: usize, step: &Step) -> Result<u64> {
         self.rounds = ((step.us as f64 * self.rounds_per_us) as u32).max(1);
         let seed = self.seed(index);
@@ -173,30 +179,5 @@ impl StepQueue for VulkanSteps {
 
     fn stored_at(&self, number: u64) -> Option<MonoNs> {
         self.queue.stored_at(number)
-    }
-}
-
-impl Queue for VulkanSteps {
-    type Line = VulkanLine;
-    fn line(&self) -> &Arc<VulkanLine> {
-        self.queue.line()
-    }
-    fn slot(&self) -> Slot {
-        self.queue.slot()
-    }
-    fn store_next(&mut self) -> Result<u64> {
-        self.queue.store_next()
-    }
-    fn status(&mut self, number: u64) -> Result<bool> {
-        self.queue.status(number)
-    }
-    fn block(&mut self, number: u64, bound: DurNs) -> Result<bool> {
-        self.queue.block(number, bound)
-    }
-    fn confirm(&mut self, number: u64) -> Result<()> {
-        self.queue.confirm(number)
-    }
-    fn label(&self) -> &str {
-        self.queue.label()
     }
 }
