@@ -92,6 +92,11 @@ impl<F: Future<Output = ()>> Executor<F> {
     ///
     /// `Stalled` when tasks are left and nothing is registered with the reactor that could wake
     /// one. The tasks are kept; a later run goes on with them.
+    ///
+    /// # Panics
+    ///
+    /// When a task panics. Tasks that were ready in the same round may then never be polled again:
+    /// drop the executor.
     pub fn run<C: Clock, I: Idle>(
         &mut self,
         reactor: &Reactor<'_, C>,
