@@ -451,10 +451,17 @@ fn a_callers_device_queue_and_pool_are_borrowed_and_left_alone() {
             assert_eq!((number, queue.store_next().unwrap()), (3, 4));
             assert!(queue.block(4, PATIENCE_NS).unwrap());
         }
-        drop(device);
+        // A queue dropped before its work has ended: once it has, the pool may go before the device
+        // frees what it kept.
+        let mut queue = device.borrow_queue(handle.clone(), Some(pool)).unwrap();
+        let gate = queue.gate().unwrap();
+        queue.store_next().unwrap();
+        drop(queue);
+        gate.open().unwrap();
         // All of it is still the caller's.
         raw.device_wait_idle().unwrap();
         raw.destroy_command_pool(pool, None);
+        drop(device);
         raw.destroy_device(None);
         instance.destroy_instance(None);
     }

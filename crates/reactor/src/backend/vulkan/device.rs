@@ -154,8 +154,8 @@ impl VulkanDevice {
     ///
     /// * `device` was made from `physical` of `instance`, with the timeline semaphore feature and
     ///   at least Vulkan 1.2, and has queues of `family`, which computes;
-    /// * all of them stay live until this device, its clones, its queues, lines, kernels, jobs and
-    ///   gates are dropped *and* their work has ended; what had not ended when it was dropped is
+    /// * all of them stay live until this device, its clones, its queues and their statuses, lines,
+    ///   kernels, jobs and gates are dropped *and* their work has ended; what had not ended when it was dropped is
     ///   leaked ([`kept`](VulkanDevice::kept)), and keeps using the device.
     pub unsafe fn borrow(
         entry: ash::Entry,
@@ -251,8 +251,9 @@ impl VulkanDevice {
     /// * the queue is one of this device's, of the family that the device was borrowed with, and
     ///   every submit to it by anyone is made while holding that lock;
     /// * `pool`, if given, is of that family, allows its buffers to be reset one by one, and nobody
-    ///   else uses it while a method of the queue runs, nor resets or destroys it before the queue's
-    ///   work has ended.
+    ///   else uses it while a method of the queue runs or the queue is dropped, resets it before the
+    ///   queue's work has ended, or destroys it before that or before the queue is dropped. A queue
+    ///   dropped before its work has ended leaves its command buffers in the pool, to go with it.
     pub unsafe fn borrow_queue(
         &self,
         queue: Arc<Mutex<vk::Queue>>,

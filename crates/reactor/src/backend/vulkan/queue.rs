@@ -214,8 +214,11 @@ impl SharedStatus for VulkanQueue {
 
 impl Drop for VulkanQueue {
     fn drop(&mut self) {
-        let kept = (self.stores.take(), std::mem::take(&mut self.gates), self.gate.take());
+        let mut kept = (self.stores.take(), std::mem::take(&mut self.gates), self.gate.take());
         if !self.timeline.counter().is_ok_and(|counter| counter >= self.number) {
+            if let Some(stores) = &mut kept.0 {
+                stores.leave_borrowed_pool();
+            }
             self.inner.bury(self.timeline.clone(), self.number, Box::new(kept));
         }
         self.inner.sweep();

@@ -70,6 +70,15 @@ impl Stores {
         }
     }
 
+    /// Gives a borrowed pool back with the buffers still in it, for its owner to free with it: once the
+    /// queue is dropped, nobody here knows when the owner uses or destroys the pool.
+    pub(super) fn leave_borrowed_pool(&mut self) {
+        if !self.owned {
+            self.pending.clear();
+            self.free.clear();
+        }
+    }
+
     fn allocate(&self) -> Result<vk::CommandBuffer> {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.pool)
