@@ -176,6 +176,8 @@ fn results_are_right_and_wrong_ones_are_seen() {
         assert!(!job.verify(seed, rounds + 1).unwrap() && !job.verify(seed ^ 1, rounds).unwrap());
     }
     assert_eq!(kernel.job(0).unwrap_err().code(), ErrorCode::Misuse);
+    // No device takes that many: a storage buffer's size in bytes is 32 bits.
+    assert_eq!(kernel.job(u32::MAX).unwrap_err().code(), ErrorCode::Misuse);
 }
 
 #[test]

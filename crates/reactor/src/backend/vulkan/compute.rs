@@ -85,7 +85,8 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// `Misuse` for no element, or a failed driver call.
+    /// `Misuse` for no element or more than the device can take in one dispatch, or a failed driver
+    /// call.
     pub fn job(&self, elements: u32) -> Result<Job> {
         Ok(Job { parts: Some(Box::new(Parts::new(&self.pipeline, elements)?)), running: None })
     }
@@ -136,6 +137,11 @@ impl Parts {
             return Err(error!(Misuse, DOING, "it needs at least one element"));
         }
         let inner = &pipeline.inner;
+        let most = most_elements(&inner.limits);
+        if elements > most {
+            let wrong = format!("{elements} elements are more than this device's {most}");
+            return Err(error!(Misuse, DOING, wrong));
+        }
         let device = &inner.device;
         let fail = |call, e| inner.failed(DOING, call, e);
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
@@ -315,6 +321,12 @@ impl std::fmt::Debug for Job {
     }
 }
 
+/// The elements that one dispatch reaches and one storage buffer holds: a driver checks neither.
+fn most_elements(limits: &vk::PhysicalDeviceLimits) -> u32 {
+    let reached = limits.max_compute_work_group_count[0].saturating_mul(LOCAL_SIZE);
+    reached.min(limits.max_storage_buffer_range / size_of::<u32>() as u32)
+}
+
 /// So many steps of the generator as one: `x → a·x + c`, by doubling.
 fn jump(mut rounds: u32) -> (u32, u32) {
     let (mut a, mut c) = (1u32, 0u32);
@@ -334,6 +346,16 @@ fn jump(mut rounds: u32) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_is_held_to_the_least_of_the_limits() {
+        let mut limits = vk::PhysicalDeviceLimits::default();
+        limits.max_compute_work_group_count[0] = 65_535;
+        limits.max_storage_buffer_range = 1 << 27;
+        assert_eq!(most_elements(&limits), 65_535 * 64);
+        limits.max_compute_work_group_count[0] = u32::MAX;
+        assert_eq!(most_elements(&limits), 1 << 25);
+    }
 
     #[test]
     fn a_jump_is_as_many_steps() {

@@ -34,6 +34,7 @@ pub(super) struct Inner {
     queues: Vec<Arc<Mutex<vk::Queue>>>,
     handed_out: AtomicUsize,
     pub(super) max_difference: u64,
+    pub(super) limits: vk::PhysicalDeviceLimits,
     pub(super) calibrator: Option<Calibrator>,
     owned: bool,
     pub(super) lost: AtomicBool,
@@ -187,7 +188,8 @@ impl VulkanDevice {
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut timeline);
         // SAFETY: the handle is the instance's and speaks 1.2.
         unsafe { instance.instance.get_physical_device_properties2(physical, &mut properties) };
-        let period = properties.properties.limits.timestamp_period;
+        let limits = properties.properties.limits;
+        let period = limits.timestamp_period;
         let max_difference = timeline.max_timeline_semaphore_value_difference;
         let calibrator = calibrated
             .then(|| Calibrator::new(&instance, physical, &device, family, period))
@@ -201,6 +203,7 @@ impl VulkanDevice {
             queues,
             handed_out: AtomicUsize::new(0),
             max_difference,
+            limits,
             calibrator,
             owned,
             lost: AtomicBool::new(false),
