@@ -6,7 +6,7 @@ use gpu_async_reactor::backend::vulkan::{Job, Kernel, VulkanDevice, VulkanQueue}
 use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
 use gpu_async_reactor::*;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use testkit::conformance::{self, Rig};
 
@@ -17,6 +17,9 @@ const PATIENCE_NS: DurNs = DurNs(60_000_000_000);
 fn required() -> bool {
     std::env::var_os("GPU_REACTOR_REQUIRE_VULKAN").is_some_and(|value| value == "1")
 }
+
+/// Held by the tests that leave things in the graveyards, whose count is the process's.
+static GRAVEYARDS: Mutex<()> = Mutex::new(());
 
 /// A device of the test's own, or `None` and a line that says so.
 fn device(test: &str) -> Option<VulkanDevice> {
@@ -271,6 +274,7 @@ fn situations_3_and_4_a_lost_device_resolves_every_wait_and_a_new_one_works() {
     if !can_be_lost(&device) {
         return;
     }
+    let _alone = GRAVEYARDS.lock().unwrap_or_else(PoisonError::into_inner);
     let kernel = device.kernel().unwrap();
     let waiters: Vec<_> = PLANS
         .iter()
@@ -365,6 +369,7 @@ fn store_times_lie_between_the_submit_and_the_sight_of_the_word() {
 #[test]
 fn dropping_everything_while_work_is_held_back_waits_for_nothing() {
     let device = device_or_skip!();
+    let _alone = GRAVEYARDS.lock().unwrap_or_else(PoisonError::into_inner);
     let kernel = device.kernel().unwrap();
     let start = Instant::now();
     let kept = VulkanDevice::kept();
