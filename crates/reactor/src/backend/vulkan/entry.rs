@@ -65,7 +65,8 @@ impl Instance {
         let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_2);
         let info = vk::InstanceCreateInfo::default().application_info(&application);
         // SAFETY: the info and what it points to live through the call.
-        let instance = unsafe { entry.create_instance(&info, None) }.map_err(no_driver)?;
+        let instance = unsafe { entry.create_instance(&info, None) }
+            .map_err(|e| no_driver("vkCreateInstance", e))?;
         Ok(Instance { entry, instance, owned: true })
     }
 
@@ -76,7 +77,8 @@ impl Instance {
 
     pub(super) fn devices(&self) -> Result<Vec<(vk::PhysicalDevice, DeviceInfo)>> {
         // SAFETY: the instance is live.
-        let handles = unsafe { self.instance.enumerate_physical_devices() }.map_err(no_driver)?;
+        let handles = unsafe { self.instance.enumerate_physical_devices() }
+            .map_err(|e| no_driver("vkEnumeratePhysicalDevices", e))?;
         if handles.is_empty() {
             return Err(error!(NoDevice, "Vulkan", "its drivers found none on this machine"));
         }
@@ -160,7 +162,7 @@ impl Drop for Instance {
 }
 
 /// A loader that finds no driver, or a driver that finds no device, says so by failing.
-fn no_driver(result: vk::Result) -> Error {
+fn no_driver(call: &'static str, result: vk::Result) -> Error {
     match result {
         vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
             error!(NoDevice, "Vulkan", "the loader found no driver; install one for this device")
@@ -168,6 +170,25 @@ fn no_driver(result: vk::Result) -> Error {
         vk::Result::ERROR_INITIALIZATION_FAILED => {
             error!(NoDevice, "Vulkan", "the drivers that are installed found no device of theirs")
         }
-        other => failed("looking for Vulkan devices", "vkEnumeratePhysicalDevices", other),
+        other => failed("looking for Vulkan devices", call, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    #[test]
+    fn a_missing_driver_is_no_device_and_any_other_failure_names_its_call() {
+        for missing in
+            [vk::Result::ERROR_INCOMPATIBLE_DRIVER, vk::Result::ERROR_INITIALIZATION_FAILED]
+        {
+            assert_eq!(no_driver("vkCreateInstance", missing).code(), ErrorCode::NoDevice);
+        }
+        let error = no_driver("vkCreateInstance", vk::Result::ERROR_OUT_OF_HOST_MEMORY);
+        assert_eq!(error.code(), ErrorCode::DriverCall);
+        let text = error.to_string();
+        assert!(text.contains("vkCreateInstance returned -1 (ERROR_OUT_OF_HOST_MEMORY)"), "{text}");
     }
 }
