@@ -346,8 +346,9 @@ impl Inner {
 
     /// Keeps something until the timeline reaches the number, without waiting for it.
     pub(super) fn bury(&self, timeline: Arc<Timeline>, number: u64, kept: Box<dyn Any + Send>) {
-        hold(&self.graveyard).push(Grave { timeline, number, _kept: kept });
+        // Counted first: another thread may free it as soon as it is there.
         KEPT.fetch_add(1, Ordering::Relaxed);
+        hold(&self.graveyard).push(Grave { timeline, number, _kept: kept });
     }
 
     /// Frees what is no longer used.

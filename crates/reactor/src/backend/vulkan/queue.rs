@@ -1,7 +1,7 @@
 //! A completion queue: each submit ends with the store of the next number and the timeline's signal.
 //!
 //! Upholds invariants 2 (the timeline is the status), 5 (the device's queue is locked around a submit and
-//! nothing else), 7 and 8.
+//! nothing else), 7, 8 and 11.
 
 use super::compute::Job;
 use super::device::{Inner, hold};
@@ -33,6 +33,8 @@ pub struct VulkanQueue {
     gate: Option<Arc<Timeline>>,
     /// Gates that submitted work waits for, each until that work's number.
     gates: Vec<(u64, Arc<Timeline>)>,
+    /// What one submit hands over; kept so that a submit allocates nothing once warm (invariant 11).
+    batch: Vec<vk::CommandBuffer>,
     label: String,
     status: Arc<VulkanStatus>,
 }
@@ -59,6 +61,7 @@ impl VulkanQueue {
             shared_with_owner: borrowed.is_some(),
             gate: None,
             gates: Vec::new(),
+            batch: Vec::new(),
             label,
             status,
         })
@@ -92,6 +95,9 @@ impl VulkanQueue {
     }
 
     /// Makes a gate: what is submitted from here on starts once it is opened.
+    ///
+    /// A device runs the submits to one of its queues in order, so a gate may hold back the other
+    /// `VulkanQueue`s that share this one's; don't wait for one of them before opening it.
     ///
     /// # Errors
     ///
@@ -129,15 +135,9 @@ impl VulkanQueue {
             return Err(error!(Misuse, doing(), "the queue is closing"));
         };
         let store = stores.take(number, || timeline.counter())?;
-        let all: &[vk::CommandBuffer];
-        let single = [store];
-        let several: Vec<_>;
-        if commands.is_empty() {
-            all = &single;
-        } else {
-            several = commands.iter().copied().chain([store]).collect();
-            all = &several;
-        }
+        self.batch.clear();
+        self.batch.extend_from_slice(commands);
+        self.batch.push(store);
         let (signals, numbers) = ([timeline.semaphore], [number]);
         let wait = self.gate.as_ref().map(|gate| gate.semaphore);
         let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
@@ -145,7 +145,7 @@ impl VulkanQueue {
             .signal_semaphore_values(&numbers)
             .wait_semaphore_values(&[1][..usize::from(wait.is_some())]);
         let info = vk::SubmitInfo::default()
-            .command_buffers(all)
+            .command_buffers(&self.batch)
             .signal_semaphores(&signals)
             .wait_semaphores(wait.as_slice())
             .wait_dst_stage_mask(&stages[..usize::from(wait.is_some())])
