@@ -486,7 +486,7 @@ fn child(envs: &[(&str, &str)]) -> (String, bool) {
 }
 
 #[test]
-#[ignore = "run by no_driver_and_no_device_are_typed_errors"]
+#[ignore = "run by no_library_no_driver_and_no_device_are_typed_errors"]
 fn child_says_what_opening_gives() {
     match VulkanDevice::open_best() {
         Ok(device) => eprintln!("opened {}", device.info().name),
@@ -496,11 +496,22 @@ fn child_says_what_opening_gives() {
 }
 
 #[test]
-fn no_driver_and_no_device_are_typed_errors() {
+fn no_library_no_driver_and_no_device_are_typed_errors() {
     drop(device_or_skip!());
     let missing = "/nonexistent/icd.json";
     let (text, ended) = child(&[("VK_DRIVER_FILES", missing), ("VK_ICD_FILENAMES", missing)]);
     assert!(ended && text.contains("code NoDevice"), "{text}");
+    // A loader that can't be loaded: an empty file in its place.
+    if cfg!(target_os = "linux") {
+        let folder = std::env::temp_dir().join(format!("no-loader-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("libvulkan.so.1"), "").unwrap();
+        let (text, ended) = child(&[("LD_LIBRARY_PATH", folder.to_str().unwrap())]);
+        let _ = std::fs::remove_dir_all(&folder);
+        assert!(ended && text.contains("code LibraryMissing"), "{text}");
+    } else {
+        eprintln!("SKIPPED a missing loader: it is taken away by Linux's means");
+    }
     // Another vendor's driver alone, where Mesa has installed one.
     let other = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
     if std::path::Path::new(other).exists() {
@@ -549,7 +560,7 @@ fn the_validation_layers_find_nothing() {
         "--skip",
         "the_validation_layers",
         "--skip",
-        "no_driver_and_no_device",
+        "no_library_no_driver",
         "--skip",
         "situations_3_and_4",
     ]);
