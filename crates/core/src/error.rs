@@ -87,6 +87,8 @@ codes! {
     Misuse = 40, "{}: {}";
     /// The operating system refused something. Arguments: what was being done, the reason.
     System = 41, "{}: {}";
+    /// A stream is being captured into a graph. Argument: what was being done.
+    StreamCapturing = 42, "{}: the stream is being captured into a graph; await it once the capture has ended, behind the launch of the graph";
 }
 
 impl ErrorCode {
@@ -171,7 +173,27 @@ impl Error {
         self.code
     }
 
-    /// The arguments, in the order of the code's form.
+    /// The driver's own number for what went wrong, where a driver call is behind the error.
+    ///
+    /// ```
+    /// use gpu_async_reactor_core::error;
+    /// let lost = error!(DeviceLost, "awaiting number 7", "cuEventQuery returned 700", 700i32);
+    /// assert_eq!(lost.driver_status(), Some(700));
+    /// assert_eq!(error!(Stalled, 3usize).driver_status(), None);
+    /// ```
+    pub fn driver_status(&self) -> Option<i32> {
+        let place = match self.code {
+            ErrorCode::DriverCall | ErrorCode::DeviceLost | ErrorCode::StoreRefused => 2,
+            ErrorCode::StreamCapturing => 1,
+            _ => return None,
+        };
+        match self.args.get(place) {
+            Some(Arg::Number(number)) => i32::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    /// The arguments, in the order of the code's form; a driver's number may follow them.
     pub fn args(&self) -> &[Arg] {
         &self.args
     }
@@ -251,6 +273,7 @@ mod tests {
         (ErrorCode::DeviceUnfit, 39),
         (ErrorCode::Misuse, 40),
         (ErrorCode::System, 41),
+        (ErrorCode::StreamCapturing, 42),
     ];
 
     #[test]

@@ -1,0 +1,104 @@
+//! Modules and the few kernels that the simulation knows by name. A module is PTX text; its kernels are the
+//! entries in it, and one that isn't known can't be launched.
+//!
+//! | kernel | parameters | what it does |
+//! |---|---|---|
+//! | `step` | out: u64, words: u32, seed: u64, ns: u64 | after `ns`, word `i` of `out` is a hundred rounds of a generator from `seed` and `i` |
+//! | `spin_ns` | ns: u64 | takes `ns` |
+//! | `fault` | | stores to an address that nobody has |
+
+use super::code::*;
+use super::memory::Pinned;
+use super::{Result, machine};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+pub(crate) struct Module {
+    pub(crate) entries: Vec<String>,
+}
+
+pub(crate) struct Function {
+    pub(crate) name: String,
+}
+
+/// What a kernel computes once it ends.
+pub(crate) type Effect = Arc<dyn Fn(&Pinned<'_>) -> Result<()> + Send + Sync>;
+
+/// A kernel with its parameters: how long it takes and what it does.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    pub(crate) ns: u64,
+    pub(crate) effect: Option<Effect>,
+    pub(crate) faults: bool,
+}
+
+impl Module {
+    /// Reads PTX text.
+    pub(crate) fn read(text: &str) -> Result<Module> {
+        if !text.contains(".version") || !text.contains(".target") {
+            return Err(INVALID_IMAGE);
+        }
+        let entries = text.split(".entry").skip(1).filter_map(|rest| {
+            let name =
+                rest.trim_start().split(|c: char| !(c.is_alphanumeric() || c == '_')).next()?;
+            (!name.is_empty()).then(|| name.to_owned())
+        });
+        Ok(Module { entries: entries.collect() })
+    }
+}
+
+impl Function {
+    /// Takes the parameters, as a launch does at once.
+    ///
+    /// # Safety
+    ///
+    /// `parameters` points to a pointer to each of the kernel's parameters.
+    pub(crate) unsafe fn launch(&self, parameters: *const *const c_void) -> Result<Launch> {
+        // SAFETY: the caller's promise; `index` is below the number of the kernel's parameters.
+        let word = |index: usize| unsafe {
+            if parameters.is_null() {
+                Err(INVALID_VALUE)
+            } else {
+                Ok((*parameters.add(index)).cast::<u64>().read_unaligned())
+            }
+        };
+        match self.name.as_str() {
+            "step" => {
+                let out = word(0)?;
+                // SAFETY: as above; this one has four bytes.
+                let words = unsafe { (*parameters.add(1)).cast::<u32>().read_unaligned() };
+                let (seed, ns) = (word(2)?, word(3)?);
+                let effect = move |memory: &Pinned<'_>| {
+                    let address = |i: u64| out + 8 * i;
+                    (0..u64::from(words))
+                        .try_for_each(|i| memory.store(address(i), rounds(seed, i), true))
+                };
+                Ok(Launch { ns, effect: Some(Arc::new(effect)), faults: false })
+            }
+            "spin_ns" => Ok(Launch { ns: word(0)?, effect: None, faults: false }),
+            "fault" => Ok(Launch { ns: 1_000, effect: None, faults: true }),
+            _ => Err(NOT_SUPPORTED),
+        }
+    }
+}
+
+/// A hundred rounds of a generator, one at a time, as the kernel runs them.
+fn rounds(seed: u64, word: u64) -> u64 {
+    const A: u64 = 6_364_136_223_846_793_005;
+    const C: u64 = 1_442_695_040_888_963_407;
+    (0..100).fold(seed ^ (word << 56), |x, _| x.wrapping_mul(A).wrapping_add(C))
+}
+
+/// Loads a module.
+pub(crate) fn load(text: &str) -> Result<usize> {
+    Ok(machine().modules.add(Module::read(text)?))
+}
+
+/// Finds a kernel of a module.
+pub(crate) fn function(module: usize, name: &str) -> Result<usize> {
+    let module = machine().modules.get(module)?;
+    if !module.entries.iter().any(|entry| entry == name) {
+        return Err(NOT_FOUND);
+    }
+    Ok(machine().functions.add(Function { name: name.to_owned() }))
+}
