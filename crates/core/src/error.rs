@@ -183,7 +183,10 @@ impl Error {
     /// ```
     pub fn driver_status(&self) -> Option<i32> {
         let place = match self.code {
-            ErrorCode::DriverCall | ErrorCode::DeviceLost | ErrorCode::StoreRefused => 2,
+            ErrorCode::DriverCall
+            | ErrorCode::DeviceLost
+            | ErrorCode::StoreRefused
+            | ErrorCode::NoDevice => 2,
             ErrorCode::StreamCapturing => 1,
             _ => return None,
         };

@@ -1,90 +1,106 @@
-//! The CUDA backend on the simulated driver. Nothing here ran on a GPU; `tests/hardware/run` does.
+//! The CUDA backend on the simulated driver. Nothing here runs on a GPU.
 
 mod driver;
 
 use driver::DriverSim;
+use driver::suite::{Tested, Without, each_missing_entry_point_fails_what_needs_it};
 use driver_sim::install::Vendor;
-use gpu_async_reactor::backend::cuda::{CudaDevice, CudaDriver, CudaQueue, StepJob, StepKernel};
-use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
-use gpu_async_reactor::*;
-use testkit::conformance::{self, Rig};
+use gpu_async_reactor::backend::cuda::{Cuda, CudaPort, MappedLine};
+use std::ffi::c_void;
 
-const PATIENCE: DurNs = DurNs(30_000_000_000);
+type Status = i32;
 
-/// A device of a machine of its own.
-struct Machine {
-    sim: DriverSim,
-    device: CudaDevice,
-}
+impl Tested for Cuda {
+    const LIBRARY: Vendor = Vendor::Cuda;
+    const HOST_ALLOC: &'static str = "cuMemHostAlloc";
+    const WRITE: &'static [&'static str] = &["cuStreamWriteValue64_v2", "cuStreamWriteValue64"];
+    const WAIT: &'static [&'static str] = &["cuStreamWaitValue64_v2", "cuStreamWaitValue64"];
+    const NAME_OF_700: &'static str = "CUDA_ERROR_ILLEGAL_ADDRESS";
 
-fn machine(script: &str) -> Machine {
-    machine_without(script, &[])
-}
-
-fn machine_without(script: &str, missing: &[&str]) -> Machine {
-    let sim = DriverSim::new(Vendor::Cuda, script, missing);
-    let device = CudaDriver::load_from(sim.path()).unwrap().open(0).unwrap();
-    Machine { sim, device }
-}
-
-struct Device {
-    machine: Machine,
-    kernel: StepKernel,
-    jobs: Vec<StepJob>,
-}
-
-impl Rig for Device {
-    type Queue = CudaQueue;
-    type Clock = StdClock;
-    type Idle = StdIdle;
-    fn queue(&mut self) -> CudaQueue {
-        self.machine.device.queue().unwrap()
+    fn foreign_stream(sim: &DriverSim, ordinal: i32) -> *mut c_void {
+        type Retain = unsafe extern "C" fn(*mut *mut c_void, i32) -> Status;
+        type Set = unsafe extern "C" fn(*mut c_void) -> Status;
+        type Create = unsafe extern "C" fn(*mut *mut c_void, u32) -> Status;
+        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the entry points have these types; pointers are to locals.
+        unsafe {
+            assert_eq!(sim.entry::<Retain>("cuDevicePrimaryCtxRetain")(&mut context, ordinal), 0);
+            assert_eq!(sim.entry::<Set>("cuCtxSetCurrent")(context), 0);
+            assert_eq!(sim.entry::<Create>("cuStreamCreate")(&mut stream, 0), 0);
+            assert_eq!(sim.entry::<Set>("cuCtxSetCurrent")(std::ptr::null_mut()), 0);
+        }
+        stream
     }
-    fn submit(&mut self, queue: &mut CudaQueue, about: DurNs) -> u64 {
-        let mut job = self.kernel.job().unwrap();
-        let number = job.run(queue, 7, about.0).unwrap();
-        self.jobs.push(job);
-        number
+
+    fn begin_capture(sim: &DriverSim, stream: *mut c_void, mode: i32) {
+        type Begin = unsafe extern "C" fn(*mut c_void, i32) -> Status;
+        // SAFETY: the entry point has this type; the stream is live.
+        let status = unsafe { sim.entry::<Begin>("cuStreamBeginCapture_v2")(stream, mode) };
+        assert_eq!(status, 0);
     }
-    fn clock(&self) -> StdClock {
-        StdClock::new()
-    }
-    fn idle(&self) -> StdIdle {
-        StdIdle::new(StdClock::new(), None)
-    }
-    fn depth(&self) -> u64 {
-        // A launch, an event and a store each, of about a thousand operations.
-        300
+
+    fn end_capture(sim: &DriverSim, stream: *mut c_void) -> i32 {
+        type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> Status;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the entry point has this type; the stream is live.
+        unsafe { sim.entry::<End>("cuStreamEndCapture")(stream, &mut graph) }
     }
 }
 
-fn rig(script: &str) -> Device {
-    let machine = machine(script);
-    let kernel = StepKernel::new(&machine.device).unwrap();
-    Device { machine, kernel, jobs: Vec::new() }
+driver::suite::whole_suite!(Cuda);
+
+#[test]
+fn each_missing_entry_point_fails_what_needs_it_and_nothing_else() {
+    use Without::*;
+    let cases: &[(&[&str], Without)] = &[
+        (&["cuInit"], Nothing),
+        (&["cuDriverGetVersion"], Everything),
+        (&["cuGetErrorName"], Everything),
+        (&["cuDeviceGetCount"], Nothing),
+        (&["cuDeviceGet"], Nothing),
+        (&["cuDeviceGetName"], Nothing),
+        (&["cuDevicePrimaryCtxRetain"], Nothing),
+        (&["cuDevicePrimaryCtxRelease_v2"], Everything),
+        (&["cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease"], Nothing),
+        (&["cuCtxGetCurrent"], Nothing),
+        (&["cuCtxGetDevice"], Everything),
+        (&["cuCtxPushCurrent_v2"], Nothing),
+        (&["cuCtxPopCurrent_v2"], Nothing),
+        (&["cuThreadExchangeStreamCaptureMode"], Everything),
+        (&["cuMemHostAlloc"], Words),
+        (&["cuMemHostGetDevicePointer_v2"], Words),
+        (&["cuMemFreeHost"], Everything),
+        (&["cuStreamCreate"], Nothing),
+        (&["cuStreamDestroy_v2"], Nothing),
+        (&["cuStreamQuery"], Nothing),
+        (&["cuStreamGetCtx"], Everything),
+        (&["cuStreamIsCapturing"], Everything),
+        // An old driver has the first version of each only.
+        (
+            &["cuStreamWriteValue64_v2", "cuStreamWaitValue64_v2", "cuStreamBatchMemOp_v2"],
+            Everything,
+        ),
+        (&["cuStreamWaitValue64_v2", "cuStreamWaitValue64"], Gates),
+        (&["cuStreamBatchMemOp_v2", "cuStreamBatchMemOp"], Everything),
+        (&["cuEventCreate"], Nothing),
+        (&["cuEventDestroy_v2"], Nothing),
+        (&["cuEventRecord"], Nothing),
+        (&["cuEventQuery"], Nothing),
+        (&["cuEventSynchronize"], Block),
+        (&["cuModuleLoadData"], Kernels),
+        (&["cuModuleGetFunction"], Kernels),
+        (&["cuLaunchKernel"], Kernels),
+    ];
+    each_missing_entry_point_fails_what_needs_it::<Cuda>(cases);
 }
 
 #[test]
-fn queues_do_their_duties() {
-    conformance::queue(&mut rig(""));
-}
-
-#[test]
-fn queues_do_their_duties_where_a_host_address_is_not_the_devices() {
-    conformance::queue(&mut rig("distinct_addresses"));
-}
-
-#[test]
-fn every_plan_waits_as_it_should() {
-    conformance::plans(&mut rig(""));
-}
-
-#[test]
-fn tasks_of_a_reactor_wait_for_several_queues() {
-    conformance::reactor_waits(&mut rig(""));
-}
-
-#[test]
-fn situation_8_a_thousand_and_one_waits_are_pending_on_one_queue() {
-    conformance::pending_waits(&mut rig(""));
+fn the_published_names_are_there() {
+    // Without a driver on this machine the line's constructor is a typed error and no panic.
+    let line = MappedLine::new();
+    if let Ok(line) = &line {
+        assert_eq!(line.line().words.len(), 8);
+    }
+    fn port_is_a_completion_port<P: gpu_async_reactor::CompletionPort>() {}
+    port_is_a_completion_port::<CudaPort<'_>>();
 }

@@ -45,8 +45,10 @@ entries! { TABLE;
         machine().device(device)?;
         let script = machine().script();
         let told = script.attributes.iter().find(|(number, _)| *number == attribute);
-        // That words can be stored and waited for is said of every device, whether it is so or not.
-        answer(value, told.map_or(1, |&(_, value)| value))
+        // That words can be stored and waited for is said of every device, whether it is so or not. The wall
+        // clock's rate is in kHz.
+        let own = if attribute == 10_017 { 1_000_000 } else { 1 };
+        answer(value, told.map_or(own, |&(_, value)| value))
     }
     fn hipDevicePrimaryCtxRetain(to: *mut usize, device: i32) {
         let context = machine().device(device)?.retain();

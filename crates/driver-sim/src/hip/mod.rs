@@ -5,11 +5,12 @@ mod device;
 mod event;
 mod memory;
 mod module;
+mod rtc;
 mod stream;
 
 use crate::Address;
 
 pub(crate) const TABLES: &[&[(&str, Address)]] =
-    &[device::TABLE, memory::TABLE, stream::TABLE, event::TABLE, module::TABLE];
+    &[device::TABLE, memory::TABLE, stream::TABLE, event::TABLE, module::TABLE, rtc::TABLE];
 
 pub(crate) type Handle = usize;

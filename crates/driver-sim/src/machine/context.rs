@@ -180,10 +180,8 @@ pub(crate) fn current() -> Result<Arc<Context>> {
 /// The current context as HIP has it: the primary one of the thread's device, made when first used.
 pub(crate) fn current_hip() -> Result<Arc<Context>> {
     let device = machine().device(HIP_DEVICE.get() as i32)?;
-    let context = match hold(&device.primary).context.clone() {
-        Some(context) => context,
-        None => device.retain(),
-    };
+    let made = hold(&device.primary).context.clone();
+    let context = made.unwrap_or_else(|| device.retain());
     context.check()?;
     Ok(context)
 }

@@ -2,9 +2,11 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "hip")]
+pub mod hip;
+#[cfg(any(feature = "cuda", feature = "hip"))]
 mod line_error;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "hip"))]
 pub mod mapped;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -12,5 +14,5 @@ pub mod sim;
 pub mod vulkan;
 pub mod wordwait;
 
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "hip"))]
 pub use line_error::LineError;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Each test program uses a part of it.
 
+pub(crate) mod suite;
+
 use driver_sim::install::{Vendor, install};
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};

@@ -31,18 +31,16 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-mod driver;
-mod step;
 mod table;
 
-pub use driver::CudaDriver;
-pub use step::{StepJob, StepKernel};
 pub use table::Cuda;
 
 use super::LineError;
-use super::mapped::{self, Device, Vendor};
-use crate::{ErrorCode, Result};
+use super::mapped::{self, Device, Driver};
+use crate::Result;
 
+/// A loaded CUDA driver.
+pub type CudaDriver = Driver<Cuda>;
 /// An open CUDA device.
 pub type CudaDevice = Device<Cuda>;
 /// A stream that somebody else owns, as CUDA names it.
@@ -55,6 +53,10 @@ pub type CudaQueue = mapped::StreamQueue<Cuda>;
 pub type CudaPort<'l> = mapped::StreamPort<'l, Cuda>;
 /// Holds back what was submitted behind it until the host opens it.
 pub type CudaGate = mapped::Gate<Cuda>;
+/// A kernel of a stated length whose result is known, for measurements and tests.
+pub type StepKernel = mapped::StepKernel<Cuda>;
+/// Where one step at a time of a [`StepKernel`] leaves its result.
+pub type StepJob = mapped::StepJob<Cuda>;
 
 impl CudaDevice {
     /// Opens a device of the system's driver, by its ordinal.
@@ -76,17 +78,6 @@ impl MappedLine {
     /// `Unavailable` without a driver or an entry point, `NoDomain` without a device, `Status` with the
     /// driver's answer to a refused allocation.
     pub fn new() -> std::result::Result<MappedLine, LineError> {
-        let open = || -> Result<CudaDevice> {
-            let driver = CudaDriver::load()?;
-            let table = driver.ready()?;
-            let current = table.current_device().unwrap_or(None);
-            driver.open(current.unwrap_or(0))
-        };
-        let device = open().map_err(|error| match (error.code(), error.driver_status()) {
-            (ErrorCode::NoDevice, _) => LineError::NoDomain,
-            (_, Some(status)) => LineError::Status(status),
-            _ => LineError::Unavailable,
-        })?;
-        MappedLine::on(&device)
+        mapped::line_of_current()
     }
 }

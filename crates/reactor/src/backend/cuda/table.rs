@@ -1,62 +1,17 @@
 //! The driver's entry points. Each is looked up by its newest name first; one that is missing fails only what
 //! needs it (invariant 9).
 
-use crate::backend::mapped::{Failure, Handle, HostMemory, Raw, Vendor};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use crate::backend::mapped::table::{Lookup, Ptr, call, ready, table};
+use crate::backend::mapped::{
+    Compile, Driver, Failure, Handle, HostMemory, Kernels, Load, Raw, Vendor,
+};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 
-pub(super) type Lookup<'a> = &'a dyn Fn(&CStr) -> *mut c_void;
-
-type Ptr = *mut c_void;
-
-macro_rules! table {
-    ($($field:ident: [$($name:literal),+] fn($($arg:ty),*);)*) => {
-        /// CUDA's driver interface, as far as it is used here.
-        pub struct Cuda {
-            library: String,
-            $($field: Option<unsafe extern "C" fn($($arg),*) -> c_int>,)*
-        }
-
-        impl Cuda {
-            pub(super) fn new(library: String, lookup: Lookup<'_>) -> Cuda {
-                Cuda {
-                    library,
-                    $($field: {
-                        let address = [$($name),+].into_iter().map(lookup).find(|a| !a.is_null());
-                        // SAFETY: the driver documents these names with this signature; null was left out.
-                        address.map(|address| unsafe {
-                            std::mem::transmute::<Ptr, unsafe extern "C" fn($($arg),*) -> c_int>(address)
-                        })
-                    },)*
-                }
-            }
-
-            /// An entry point that nothing works without and that isn't there.
-            pub(super) fn lacks_for_everything(&self) -> Option<&'static str> {
-                const NEEDED: &[&str] = &["init", "device_count", "device_get", "retain", "release", "get_current",
-                    "push", "pop", "stream_create", "stream_destroy", "event_create", "event_record", "event_query",
-                    "event_destroy", "stream_query"];
-                let missing = [$((stringify!($field), first(&[$($name),+]), self.$field.is_none())),*];
-                missing.into_iter().find(|(field, _, gone)| *gone && NEEDED.contains(field)).map(|(_, name, _)| name)
-            }
-        }
-
-        /// The newest name of each entry point.
-        mod names {
-            $(#[allow(non_upper_case_globals)]
-            pub(super) const $field: &str = super::first(&[$($name),+]);)*
-        }
-    };
-}
-
-const fn first(names: &[&'static CStr]) -> &'static str {
-    match names[0].to_str() {
-        Ok(name) => name,
-        Err(_) => "",
-    }
-}
-
-table! {
+table! { Cuda: "CUDA's driver interface, as far as it is used here.";
+    needed: [init, device_count, device_get, retain, release, get_current, push, pop, stream_create, stream_destroy,
+        event_create, event_record, event_query, event_destroy, stream_query];
     init: [c"cuInit"] fn(c_uint);
     driver_version: [c"cuDriverGetVersion"] fn(*mut c_int);
     error_name: [c"cuGetErrorName"] fn(c_int, *mut *const c_char);
@@ -91,11 +46,8 @@ table! {
     launch: [c"cuLaunchKernel"] fn(Ptr, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Ptr, *mut Ptr, *mut Ptr);
 }
 
-/// `CUDA_ERROR_NO_DEVICE`.
-pub(super) const INIT_NO_DEVICE: i32 = 100;
 /// `CUDA_ERROR_INVALID_CONTEXT`: no context is current.
 const INVALID_CONTEXT: i32 = 201;
-const NOT_READY: i32 = 600;
 const CAPTURE_IMPLICIT: i32 = 906;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
 const PORTABLE_MAPPED: c_uint = 1 | 2;
@@ -111,50 +63,32 @@ const GEQ: c_uint = 0;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
 
-/// Calls an entry point.
-macro_rules! call {
-    ($cuda:expr, $field:ident($($arg:expr),*)) => {
-        match $cuda.$field {
-            // SAFETY: the entry point is the one documented under its name; pointers are to locals that outlive
-            // the call, or handles of this driver that their owners keep alive.
-            Some(function) => match unsafe { function($($arg),*) } {
-                0 => Ok(()),
-                status => Err(Failure::Status { call: names::$field, status }),
-            },
-            None => Err(Failure::Missing(names::$field)),
-        }
-    };
-}
-
 impl Cuda {
-    pub(super) fn init(&self) -> Raw<()> {
-        call!(self, init(0))
-    }
-
-    pub(super) fn version(&self) -> Raw<i32> {
-        let mut version = 0;
-        call!(self, driver_version(&mut version)).map(|()| version)
-    }
-
-    /// Loads PTX text: the module.
-    pub(super) fn load(&self, ptx: &CStr) -> Raw<Handle> {
-        let mut module = null_mut();
-        call!(self, module_load(&mut module, ptx.as_ptr())).map(|()| Handle(module))
-    }
-
-    pub(super) fn function(&self, module: Handle, name: &CStr) -> Raw<Handle> {
+    fn function(&self, module: Handle, name: &CStr) -> Raw<Handle> {
         let mut function = null_mut();
         let found = call!(self, module_function(&mut function, module.0, name.as_ptr()));
         found.map(|()| Handle(function))
     }
+}
 
-    /// Launches one block of `threads`.
-    ///
-    /// # Safety
-    ///
-    /// `parameters` points to each of the function's parameters, and what they point to on the device stays
-    /// until the launch has ended.
-    pub(super) unsafe fn launch(
+/// The kernels, as text that the driver compiles.
+const PTX: &CStr =
+    match CStr::from_bytes_with_nul(concat!(include_str!("step.ptx"), "\0").as_bytes()) {
+        Ok(ptx) => ptx,
+        Err(_) => panic!("the text has a zero in it"),
+    };
+
+impl Compile for Cuda {
+    fn compile(&self, _ordinal: usize) -> Raw<Kernels> {
+        let mut module = null_mut();
+        call!(self, module_load(&mut module, PTX.as_ptr()))?;
+        let module = Handle(module);
+        let (step, fault) = (self.function(module, c"step")?, self.function(module, c"fault")?);
+        // The kernel reads a clock of nanoseconds.
+        Ok(Kernels { step, fault, ticks_per_ms: 1_000_000 })
+    }
+
+    unsafe fn launch(
         &self,
         function: Handle,
         threads: u32,
@@ -166,20 +100,40 @@ impl Cuda {
     }
 }
 
+impl Load for Cuda {
+    const LIBRARIES: &'static [&'static str] =
+        if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1"] };
+    /// `CUDA_ERROR_NO_DEVICE`.
+    const NO_DEVICE: &'static [i32] = &[100];
+
+    fn look_up(library: String, lookup: Lookup<'_>) -> Cuda {
+        Cuda::new(library, lookup)
+    }
+
+    fn lacks(&self) -> Option<&'static str> {
+        self.lacks_for_everything()
+    }
+
+    fn initialise(&self) -> Raw<()> {
+        call!(self, init(0))
+    }
+
+    fn version(&self) -> Raw<i32> {
+        let mut version = 0;
+        call!(self, driver_version(&mut version)).map(|()| version)
+    }
+
+    fn system() -> &'static OnceLock<Driver<Cuda>> {
+        static SYSTEM: OnceLock<Driver<Cuda>> = OnceLock::new();
+        &SYSTEM
+    }
+}
+
 /// What [`Vendor::enter`] changed on the thread.
 #[derive(Debug)]
 pub struct Entered {
     pushed: bool,
     mode: Option<c_int>,
-}
-
-/// An answer that says "not yet" without being a failure.
-fn ready(answer: Raw<()>) -> Raw<bool> {
-    match answer {
-        Ok(()) => Ok(true),
-        Err(Failure::Status { status: NOT_READY, .. }) => Ok(false),
-        Err(failure) => Err(failure),
-    }
 }
 
 impl Vendor for Cuda {

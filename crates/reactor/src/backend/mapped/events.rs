@@ -108,10 +108,10 @@ impl<V: Vendor> Events<V> {
 
 impl<V: Vendor> QueueStatus for Events<V> {
     fn status(&self, number: u64) -> Result<bool> {
+        self.check()?;
         if number <= self.done() {
             return Ok(true);
         }
-        self.check()?;
         let doing = || format!("asking about number {number} of {}", self.label);
         if number > self.last() {
             return match self.closed.load(Ordering::Acquire) {

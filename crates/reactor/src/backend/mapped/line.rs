@@ -5,9 +5,9 @@
 
 use super::device::{Inner, hold};
 use super::memory::Place;
-use super::{Device, Failure, Raw, Stream, Vendor};
+use super::{Device, Driver, Failure, Load, Raw, Stream, Vendor};
 use crate::backend::LineError;
-use crate::{CompletionLine, LINE_WORDS, Slot};
+use crate::{CompletionLine, ErrorCode, LINE_WORDS, Slot};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -153,6 +153,20 @@ impl<V: Vendor> MappedLine<V> {
             Refused::Call(failure) => line_error(failure),
         })
     }
+}
+
+/// A line of the system driver's device that is current on this thread, or of its first one.
+pub(crate) fn line_of_current<V: Load>() -> Result<MappedLine<V>, LineError> {
+    let open = || {
+        let driver = Driver::<V>::load()?;
+        driver.open(driver.current()?)
+    };
+    let device = open().map_err(|error| match (error.code(), error.driver_status()) {
+        (ErrorCode::NoDevice, _) => LineError::NoDomain,
+        (_, Some(status)) => LineError::Status(status),
+        _ => LineError::Unavailable,
+    })?;
+    MappedLine::on(&device)
 }
 
 /// Why nothing may be stored behind a stream.

@@ -12,19 +12,25 @@
 
 mod block;
 mod device;
+mod driver;
 mod events;
 mod gate;
 mod line;
 mod memory;
 mod port;
 mod queue;
+mod step;
+pub(crate) mod table;
 
 pub use device::Device;
+pub use driver::{Driver, Load};
 pub use gate::Gate;
 pub use line::MappedLine;
 pub use port::StreamPort;
 pub use queue::{QueueLine, Stream, StreamQueue};
+pub use step::{Compile, Kernels, StepJob, StepKernel};
 
+pub(crate) use line::line_of_current;
 pub(crate) use memory::KEPT;
 
 use crate::{Error, error};

@@ -1,48 +1,62 @@
 //! Real work for measurements and tests: a kernel of a stated length whose result the host can tell.
 
-use super::table::Cuda;
-use super::{CudaDevice, CudaQueue, MappedLine};
-use crate::backend::mapped::{Handle, Raw};
+use super::{Device, Handle, MappedLine, Raw, Stream, StreamQueue, Vendor};
 use crate::{LINE_WORDS, Result};
-use std::ffi::CStr;
+use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-const PTX: &CStr =
-    match CStr::from_bytes_with_nul(concat!(include_str!("step.ptx"), "\0").as_bytes()) {
-        Ok(ptx) => ptx,
-        Err(_) => panic!("the text has a zero in it"),
-    };
+/// A vendor whose driver compiles the step kernel.
+pub trait Compile: Vendor {
+    /// Compiles the kernels `step` and `fault` for the entered device.
+    fn compile(&self, ordinal: usize) -> Raw<Kernels>;
 
-/// The kernel, compiled by the driver for one device. Its module stays loaded: to unload one would wait for
-/// what runs.
-#[derive(Clone, Debug)]
-pub struct StepKernel {
-    device: CudaDevice,
-    step: Handle,
-    fault: Handle,
+    /// Launches one block of `threads`.
+    ///
+    /// # Safety
+    ///
+    /// `parameters` points to each of the function's parameters, and what they point to on the device stays
+    /// until the launch has ended.
+    unsafe fn launch(
+        &self,
+        function: Handle,
+        threads: u32,
+        stream: Handle,
+        parameters: &mut [*mut c_void],
+    ) -> Raw<()>;
+}
+
+/// What was compiled. The module stays loaded: to unload one would wait for what runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    pub(crate) step: Handle,
+    pub(crate) fault: Handle,
+    /// Ticks of the device's clock in a millisecond, as the kernel counts time.
+    pub(crate) ticks_per_ms: u64,
+}
+
+/// The kernel, compiled by the driver for one device.
+pub struct StepKernel<V: Vendor> {
+    device: Device<V>,
+    kernels: Kernels,
 }
 
 /// Where one step at a time leaves its result: eight words that the device writes.
 #[derive(Debug)]
-pub struct StepJob {
-    kernel: StepKernel,
-    result: MappedLine,
+pub struct StepJob<V: Vendor> {
+    kernel: StepKernel<V>,
+    result: MappedLine<V>,
 }
 
-impl StepKernel {
+impl<V: Compile> StepKernel<V> {
     /// Compiles it.
     ///
     /// # Errors
     ///
     /// A failed driver call.
-    pub fn new(device: &CudaDevice) -> Result<StepKernel> {
+    pub fn new(device: &Device<V>) -> Result<StepKernel<V>> {
         let doing = || format!("compiling the step kernel for {}", device.name());
-        let compile = |driver: &Cuda| -> Raw<(Handle, Handle)> {
-            let module = driver.load(PTX)?;
-            Ok((driver.function(module, c"step")?, driver.function(module, c"fault")?))
-        };
-        let (step, fault) = device.inner().call(doing, compile)?;
-        Ok(StepKernel { device: device.clone(), step, fault })
+        let kernels = device.inner().call(doing, |driver| driver.compile(device.ordinal()))?;
+        Ok(StepKernel { device: device.clone(), kernels })
     }
 
     /// A job, for one step at a time.
@@ -50,7 +64,7 @@ impl StepKernel {
     /// # Errors
     ///
     /// The status of a refused allocation.
-    pub fn job(&self) -> Result<StepJob> {
+    pub fn job(&self) -> Result<StepJob<V>> {
         Ok(StepJob { kernel: self.clone(), result: self.device.line()? })
     }
 
@@ -60,9 +74,9 @@ impl StepKernel {
     /// # Errors
     ///
     /// As [`StepJob::run`].
-    pub fn submit_fault(&self, queue: &mut CudaQueue) -> Result<u64> {
-        let (inner, function) = (self.device.inner(), self.fault);
-        queue.submit(|stream| {
+    pub fn submit_fault(&self, queue: &mut StreamQueue<V>) -> Result<u64> {
+        let (inner, function) = (self.device.inner(), self.kernels.fault);
+        queue.submit(|stream: Stream<V>| {
             inner.call(
                 || "launching a faulty kernel".to_owned(),
                 // SAFETY: the kernel has no parameters.
@@ -72,24 +86,26 @@ impl StepKernel {
     }
 }
 
-impl StepJob {
+impl<V: Compile> StepJob<V> {
     /// Runs a step that takes `ns` on the device, with the store of the next number behind it: the number.
     ///
     /// # Errors
     ///
     /// `Misuse` for a queue of another device, `DeviceLost`, or a failed driver call.
-    pub fn run(&mut self, queue: &mut CudaQueue, seed: u64, ns: u64) -> Result<u64> {
+    pub fn run(&mut self, queue: &mut StreamQueue<V>, seed: u64, ns: u64) -> Result<u64> {
         // Should the job be dropped, its memory stays until the number is reached.
         queue.keep(&self.result)?;
-        let (inner, function) = (self.kernel.device.inner(), self.kernel.step);
-        let (mut out, mut words, mut seed, mut ns) =
-            (self.result.device_address(), LINE_WORDS as u32, seed, ns);
-        queue.submit(|stream| {
+        let StepKernel { device, kernels } = &self.kernel;
+        let ns = u128::from(ns) * u128::from(kernels.ticks_per_ms) / 1_000_000;
+        let (inner, function) = (device.inner(), kernels.step);
+        let (mut out, mut words, mut seed, mut ticks) =
+            (self.result.device_address(), LINE_WORDS as u32, seed, ns as u64);
+        queue.submit(|stream: Stream<V>| {
             let mut parameters = [
                 (&raw mut out).cast(),
                 (&raw mut words).cast(),
                 (&raw mut seed).cast(),
-                (&raw mut ns).cast(),
+                (&raw mut ticks).cast(),
             ];
             inner.call(
                 || "launching a step".to_owned(),
@@ -112,6 +128,18 @@ impl StepJob {
         let words = self.result.line().words.iter();
         // Relaxed: the completion behind the step made them visible.
         (0..).zip(words).all(|(i, word)| word.load(Ordering::Relaxed) == expect(seed, i))
+    }
+}
+
+impl<V: Vendor> Clone for StepKernel<V> {
+    fn clone(&self) -> Self {
+        StepKernel { device: self.device.clone(), kernels: self.kernels }
+    }
+}
+
+impl<V: Vendor> std::fmt::Debug for StepKernel<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StepKernel").field("device", &self.device).finish_non_exhaustive()
     }
 }
 
