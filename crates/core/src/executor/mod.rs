@@ -35,6 +35,9 @@ pub struct RunStats {
     pub idle_ns: u64,
 }
 
+/// Rounds that find a task ready again before the host may look at its own.
+const BUSY_ROUNDS: u32 = 64;
+
 /// Runs tasks of one future type, without boxing them; [`DynExecutor`] runs mixed ones.
 ///
 /// ```
@@ -106,6 +109,7 @@ impl<F: Future<Output = ()>> Executor<F> {
         let bell = Waker::from(reactor.bell().clone());
         let mut stats = RunStats::default();
         let mut arrivals = true;
+        let mut until_glance = BUSY_ROUNDS;
         loop {
             if arrivals {
                 self.tasks.place_arrivals(&mut self.ready, &self.shared);
@@ -120,6 +124,12 @@ impl<F: Future<Output = ()>> Executor<F> {
                 return Ok(stats);
             }
             if arrivals || self.ready.any() {
+                until_glance -= 1;
+                if until_glance == 0 {
+                    until_glance = BUSY_ROUNDS;
+                    idle.glance();
+                    arrivals = true; // what it woke may have spawned
+                }
                 continue;
             }
             // From here on wakers run that may spawn.

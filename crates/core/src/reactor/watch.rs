@@ -176,6 +176,12 @@ pub trait Idle {
     fn unparker(&self) -> Option<&Waker> {
         None
     }
+
+    /// Looks at what the host itself serves, files and sockets for one, without sleeping. An executor
+    /// whose tasks are always ready, and which so never idles, calls it once in a while.
+    ///
+    /// Provided: nothing.
+    fn glance(&mut self) {}
 }
 
 impl<I: Idle> Idle for &mut I {
@@ -198,5 +204,9 @@ impl<I: Idle> Idle for &mut I {
 
     fn unparker(&self) -> Option<&Waker> {
         (**self).unparker()
+    }
+
+    fn glance(&mut self) {
+        (**self).glance();
     }
 }

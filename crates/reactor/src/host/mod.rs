@@ -1,5 +1,7 @@
 //! Hosts: each gives a thread its clock and its idle.
 
+#[cfg(all(feature = "compio", target_os = "linux"))]
+pub mod compio;
 #[cfg(feature = "std")]
 pub mod std_host;
 #[cfg(feature = "tokio")]

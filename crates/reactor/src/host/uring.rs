@@ -6,7 +6,7 @@
 //! No operation carries a buffer or a pointer that outlives its submission, so dropping the ring with
 //! operations in flight is safe.
 
-use super::std_host::{Naps, StdClock};
+use super::std_host::{Napper, Naps, StdClock};
 use crate::backend::wordwait::WordWait;
 use crate::{Clock, CompletionLine, DurNs, Idle, LineSet, MonoNs, Result, error};
 use io_uring::{IoUring, opcode, types};
@@ -17,10 +17,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// Spinning at the start of a park: about what a nap's wake-up costs.
-const SPIN: DurNs = DurNs::from_us(5);
-/// A nap lasts this share of the time already parked.
-const NAP_SHARE: u64 = 32;
 /// Marks the eventfd's completions; timeouts carry the sleep's number.
 const DOOR: u64 = u64::MAX;
 /// Marks completions that nobody waits for.
@@ -37,7 +33,7 @@ pub struct UringIdle {
     unparker: Waker,
     clock: StdClock,
     word_wait: Option<WordWait>,
-    naps: Naps,
+    napper: Napper,
     /// The number of the last sleep.
     sleeps: u64,
     refused: u64,
@@ -84,9 +80,19 @@ impl UringIdle {
             .map_err(|e| error!(System, "making an eventfd", e.to_string()))?;
         let door = Arc::new(Door { fd, state: AtomicU8::new(AWAKE) });
         let unparker = Waker::from(door.clone());
-        let (naps, door_polled) = (Naps::default(), false);
+        let (napper, door_polled) = (Napper::new(Naps::default()), false);
         let (sleeps, refused) = (0, 0);
-        Ok(UringIdle { ring, door, unparker, clock, word_wait, naps, sleeps, refused, door_polled })
+        Ok(UringIdle {
+            ring,
+            door,
+            unparker,
+            clock,
+            word_wait,
+            napper,
+            sleeps,
+            refused,
+            door_polled,
+        })
     }
 
     /// Timeouts that the kernel refused so far; the thread slept without the ring in their place.
@@ -180,25 +186,11 @@ impl UringIdle {
     }
 
     fn park(&mut self, ready: impl Fn() -> bool, bound: DurNs) -> bool {
-        if ready() {
-            return true;
-        }
-        let start = self.clock.monotonic_ns();
-        let (end, mut now) = (start + bound, start);
-        while now < end {
-            let parked = now.since(start);
-            if parked < SPIN {
-                std::hint::spin_loop();
-            } else {
-                let nap = DurNs(parked.0 / NAP_SHARE).clamp(self.naps.least, self.naps.most);
-                self.sleep(now + nap.min(end.since(now)));
-            }
-            if ready() {
-                return true;
-            }
-            now = self.clock.monotonic_ns();
-        }
-        false
+        // Taken out for the while: a nap needs the ring.
+        let mut napper = std::mem::replace(&mut self.napper, Napper::new(Naps::default()));
+        let seen = napper.park(self.clock, ready, bound, |now, nap| self.sleep(now + nap));
+        self.napper = napper;
+        seen
     }
 }
 

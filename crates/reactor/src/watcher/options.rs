@@ -19,6 +19,9 @@ pub struct WatcherOptions {
     pub park_bound: DurNs,
     /// The shortest and the longest nap between two looks. Default 40 µs and 250 µs.
     pub naps: (DurNs, DurNs),
+    /// The most of a core that napping may use, in thousandths: beyond it naps get longer, up to the
+    /// longest. Default 300.
+    pub share_permille: u64,
     /// Waking tasks ahead of their completion. Default on.
     pub early: Option<EarlyOptions>,
     /// The thread's nice value, -20 to 19 (Linux). Default none: the starter's. A refusal by the system
@@ -37,6 +40,7 @@ impl Default for WatcherOptions {
             hang_after: None,
             park_bound: DurNs::from_ms(5),
             naps: (DurNs::from_us(40), DurNs::from_us(250)),
+            share_permille: 300,
             early: Some(EarlyOptions::default()),
             nice: None,
             cpus: Vec::new(),

@@ -105,8 +105,8 @@ pub(super) fn run(shared: &Shared) {
     set_up(options);
     let clock = StdClock::new();
     let reactor = Reactor::with_bell(clock, shared.bell().clone());
-    let (least, most) = options.naps;
-    let inner = StdIdle::with_naps(clock, options.word_wait, Naps { least, most });
+    let ((least, most), share_permille) = (options.naps, options.share_permille);
+    let inner = StdIdle::with_naps(clock, options.word_wait, Naps { least, most, share_permille });
     let mut idle = WatcherIdle { inner, shared, seen: 0 };
     let mut world =
         World { clock, options, learnt: Learnt::default(), points: HashMap::new(), waits: 0 };

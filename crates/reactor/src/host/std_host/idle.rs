@@ -3,8 +3,8 @@
 //! Upholds invariants 3 (every park is bounded), 4 (looked at before each nap and after it) and 12 (with
 //! nothing to watch it sleeps in the kernel).
 
-use super::StdClock;
 use super::clock::least_timer_slack;
+use super::{Napper, Naps, StdClock};
 use crate::backend::wordwait::WordWait;
 use crate::{Clock, CompletionLine, DurNs, Idle, LineSet, MonoNs};
 use std::cell::OnceCell;
@@ -12,33 +12,6 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 use std::time::Duration;
-
-/// Spinning at the start of a park: about what a nap's wake-up costs, so that work nearly done is seen
-/// at once.
-const SPIN: DurNs = DurNs::from_us(5);
-/// A nap lasts this share of the time already parked, so that the lag it can add is this share of the
-/// wait, …
-const NAP_SHARE: u64 = 32;
-/// … at least [`Naps::least`]: on 1 ms steps naps of 20 µs took 43 % of a core and of 40 µs 29 %, for the same
-/// median lag, …
-const NAP_LEAST: DurNs = DurNs::from_us(40);
-/// … and at most [`Naps::most`], whatever the wait.
-const NAP_MOST: DurNs = DurNs::from_us(250);
-
-/// Bounds of the naps between two looks.
-#[derive(Clone, Copy, Debug)]
-pub struct Naps {
-    /// The shortest nap. Default 40 µs.
-    pub least: DurNs,
-    /// The longest nap. Default 250 µs.
-    pub most: DurNs,
-}
-
-impl Default for Naps {
-    fn default() -> Naps {
-        Naps { least: NAP_LEAST, most: NAP_MOST }
-    }
-}
 
 /// An [`Idle`] of the thread that uses it.
 ///
@@ -50,12 +23,7 @@ pub struct StdIdle {
     word_wait: Option<WordWait>,
     /// Ends the sleeps of one thread: the first that asked for it, or the last that slept.
     unparker: OnceCell<(ThreadId, Waker)>,
-    /// When the parking that goes on began: naps go on growing from one bound to the next, as long as
-    /// nothing was ready in between.
-    since: MonoNs,
-    /// When the last bound ended with nothing ready.
-    ended: MonoNs,
-    naps: Naps,
+    napper: Napper,
 }
 
 impl StdIdle {
@@ -67,39 +35,14 @@ impl StdIdle {
     /// An idle for one thread, whose naps have those bounds; a `most` below `least` is taken as
     /// `least`.
     pub fn with_naps(clock: StdClock, word_wait: Option<WordWait>, naps: Naps) -> StdIdle {
-        let naps = Naps { most: naps.most.max(naps.least), ..naps };
         let unparker = OnceCell::new();
-        StdIdle { clock, word_wait, unparker, since: MonoNs(0), ended: MonoNs(0), naps }
+        StdIdle { clock, word_wait, unparker, napper: Napper::new(naps) }
     }
 
     /// Spins, then naps, until `ready` or the end of the bound.
     fn park(&mut self, ready: impl Fn() -> bool, bound: DurNs) -> bool {
-        if ready() {
-            return true;
-        }
         least_timer_slack();
-        let start = self.clock.monotonic_ns();
-        let end = start + bound;
-        if start.since(self.ended) > SPIN {
-            self.since = start;
-        }
-        self.ended = MonoNs(0);
-        let mut now = start;
-        while now < end {
-            let parked = now.since(self.since);
-            if parked < SPIN {
-                core::hint::spin_loop();
-            } else {
-                let nap = DurNs(parked.0 / NAP_SHARE).clamp(self.naps.least, self.naps.most);
-                thread::park_timeout(Duration::from(nap.min(end.since(now))));
-            }
-            if ready() {
-                return true;
-            }
-            now = self.clock.monotonic_ns();
-        }
-        self.ended = now;
-        false
+        self.napper.park(self.clock, ready, bound, |_, nap| thread::park_timeout(nap.into()))
     }
 }
 

@@ -2,10 +2,13 @@
 
 mod clock;
 mod idle;
+mod naps;
 mod watcher;
 
 pub use clock::StdClock;
-#[cfg(feature = "sim")]
+#[cfg(any(feature = "sim", feature = "compio"))]
 pub(crate) use clock::least_timer_slack;
-pub use idle::{Naps, StdIdle};
+pub use idle::StdIdle;
+pub(crate) use naps::Napper;
+pub use naps::Naps;
 pub use watcher::{Watch, Watcher};
