@@ -16,6 +16,7 @@
 //! | host functions | on the stream's thread, where calls to the driver are refused | the same, `cuLaunchHostFunc` |
 //! | fork | a child's calls answer "not initialised" | facts of the field |
 //! | kernels | PTX text whose entries are known by name (see the table in `kernel.rs`) | |
+//! | copies | page-locked memory when their turn comes; pageable memory is read before the call returns, and written before it returns | CUDA driver API, "API synchronization behavior" |
 //! | signal memory (HIP) | exactly 8 bytes | HIP's documentation |
 //! | what goes wrong | a script ([`Script`]) | |
 //!

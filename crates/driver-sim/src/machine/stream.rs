@@ -236,6 +236,10 @@ impl Stream {
         }
     }
 
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capture.load(Ordering::Acquire) != 0
+    }
+
     pub(crate) fn capture_status(&self) -> Result<i32> {
         self.refuse_implicit_quietly()?;
         Ok(self.capture.load(Ordering::Acquire))
