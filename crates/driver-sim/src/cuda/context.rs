@@ -38,7 +38,8 @@ entries! { TABLE;
     }
     fn cuCtxDestroy_v2(handle: Handle) {
         let context = machine().contexts.get(handle)?;
-        CURRENT.with_borrow_mut(|stack| {
+        CURRENT.with(|stack| {
+            let mut stack = stack.borrow_mut();
             let is_it = |top: &Option<Arc<Context>>| top.as_ref().is_some_and(|top| Arc::ptr_eq(top, &context));
             if stack.last().is_some_and(is_it) {
                 stack.pop();
@@ -49,7 +50,8 @@ entries! { TABLE;
     }
     fn cuCtxSetCurrent(handle: Handle) {
         let context = find(handle)?;
-        CURRENT.with_borrow_mut(|stack| {
+        CURRENT.with(|stack| {
+            let mut stack = stack.borrow_mut();
             stack.pop();
             if context.is_some() {
                 stack.push(context);
@@ -58,16 +60,16 @@ entries! { TABLE;
         Ok(())
     }
     fn cuCtxGetCurrent(to: *mut Handle) {
-        let current = CURRENT.with_borrow(|stack| stack.last().cloned().flatten());
+        let current = CURRENT.with(|stack| stack.borrow().last().cloned().flatten());
         answer(to, current.map_or(0, |context| context.handle()))
     }
     fn cuCtxPushCurrent_v2(handle: Handle) {
         let context = find(handle)?;
-        CURRENT.with_borrow_mut(|stack| stack.push(context));
+        CURRENT.with(|stack| stack.borrow_mut().push(context));
         Ok(())
     }
     fn cuCtxPopCurrent_v2(to: *mut Handle) {
-        let popped = CURRENT.with_borrow_mut(|stack| stack.pop()).ok_or(INVALID_CONTEXT)?;
+        let popped = CURRENT.with(|stack| stack.borrow_mut().pop()).ok_or(INVALID_CONTEXT)?;
         if to.is_null() {
             return Ok(());
         }
@@ -98,7 +100,7 @@ entries! { TABLE;
 /// A new context, which becomes the thread's current one.
 unsafe fn create(to: *mut Handle, flags: u32, device: i32) -> crate::machine::Result<()> {
     let context = Context::create(machine().device(device)?.index, flags);
-    CURRENT.with_borrow_mut(|stack| stack.push(Some(context.clone())));
+    CURRENT.with(|stack| stack.borrow_mut().push(Some(context.clone())));
     // SAFETY: the caller's promise.
     unsafe { answer(to, context.handle()) }
 }
