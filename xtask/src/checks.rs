@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 const FEATURES: &[&str] =
-    &["", "std", "sim", "vulkan", "wordwait", "tokio", "io-uring", "compio", "cuda", "hip"];
+    &["", "std", "sim", "vulkan", "wordwait", "tokio", "io-uring", "compio", "cuda", "cudarc", "hip"];
 
 pub(crate) fn fmt() -> Outcome {
     let probe = "crates/core/no_std_probe/Cargo.toml";

@@ -22,7 +22,14 @@ pub fn stored_at_ns(address: u64, value: u64) -> Option<u64> {
     machine().stored_at(address, value)
 }
 
-/// CPU time of the device's own threads: what a real device would not use, in nanoseconds.
+/// When a kernel of a stream ended, by the stream's handle and the kernel's number on it, from 1, in
+/// nanoseconds of the system's monotonic clock; `None` before it did, or when it is too long ago.
+pub fn kernel_ended_at_ns(stream: usize, kernel: u64) -> Option<u64> {
+    machine().streams.get(stream).ok()?.ended_at(kernel)
+}
+
+/// CPU time of the device's own threads without the host functions that they call: what a real device would
+/// not use, in nanoseconds.
 pub fn device_cpu_ns() -> u64 {
     machine().device_cpu.load(Ordering::Relaxed)
 }
@@ -51,6 +58,12 @@ pub(crate) unsafe extern "C" fn gpuDriverSimScript(script: *const c_char) -> i32
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn gpuDriverSimStoredAt(address: u64, value: u64) -> u64 {
     stored_at_ns(address, value).unwrap_or(0)
+}
+
+/// [`kernel_ended_at_ns`], 0 for "not yet".
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn gpuDriverSimKernelEndedAt(stream: usize, kernel: u64) -> u64 {
+    kernel_ended_at_ns(stream, kernel).unwrap_or(0)
 }
 
 /// [`device_cpu_ns`].

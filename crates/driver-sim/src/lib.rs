@@ -13,9 +13,10 @@
 //! | capture | of one stream; a query breaks it; stores are recorded and replay their value; global mode refuses unsafe calls of every thread that isn't relaxed | CUDA driver API, "Stream capture" |
 //! | contexts | primary ones counted by reference; memory, streams and events die with them; freed host pages can never be touched again | CUDA driver API, "Primary context management" |
 //! | faults of a kernel | the context answers with the fault for ever, nothing pending happens, host functions are not called | the same, `CUDA_ERROR_ILLEGAL_ADDRESS` |
-//! | host functions | on the stream's thread, where calls to the driver are refused | the same, `cuLaunchHostFunc` |
+//! | host functions | on the stream's thread, where calls to the driver are refused; its CPU time is the host's | the same, `cuLaunchHostFunc` |
 //! | fork | a child's calls answer "not initialised" | facts of the field |
 //! | kernels | PTX text whose entries are known by name (see the table in `kernel.rs`) | |
+//! | copies | page-locked memory when their turn comes; pageable memory is read before the call returns, and written before it returns | CUDA driver API, "API synchronization behavior" |
 //! | signal memory (HIP) | exactly 8 bytes | HIP's documentation |
 //! | what goes wrong | a script ([`Script`]) | |
 //!
@@ -33,7 +34,7 @@ pub mod install;
 mod machine;
 mod script;
 
-pub use control::{device_cpu_ns, set_script, stored_at_ns, tally};
+pub use control::{device_cpu_ns, kernel_ended_at_ns, set_script, stored_at_ns, tally};
 pub use script::Script;
 
 use std::ffi::c_void;

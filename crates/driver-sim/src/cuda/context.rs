@@ -5,6 +5,7 @@ use crate::machine::code::*;
 use crate::machine::context::{self, Context};
 use crate::machine::{CURRENT, machine};
 use crate::{answer, entries};
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,14 +29,17 @@ entries! { TABLE;
         answer(flags, found)?;
         answer(active, i32::from(is_active))
     }
-    fn cuCtxCreate_v2(to: *mut Handle, flags: u32, device: i32) {
-        let context = Context::create(machine().device(device)?.index, flags);
-        CURRENT.with_borrow_mut(|stack| stack.push(Some(context.clone())));
-        answer(to, context.handle())
+    fn cuCtxCreate_v2(to: *mut Handle, flags: u32, device: i32) { create(to, flags, device) }
+    fn cuCtxCreate_v3(to: *mut Handle, affinities: *const c_void, _count: i32, flags: u32, device: i32) {
+        if affinities.is_null() { create(to, flags, device) } else { Err(NOT_SUPPORTED) }
+    }
+    fn cuCtxCreate_v4(to: *mut Handle, parameters: *const c_void, flags: u32, device: i32) {
+        if parameters.is_null() { create(to, flags, device) } else { Err(NOT_SUPPORTED) }
     }
     fn cuCtxDestroy_v2(handle: Handle) {
         let context = machine().contexts.get(handle)?;
-        CURRENT.with_borrow_mut(|stack| {
+        CURRENT.with(|stack| {
+            let mut stack = stack.borrow_mut();
             let is_it = |top: &Option<Arc<Context>>| top.as_ref().is_some_and(|top| Arc::ptr_eq(top, &context));
             if stack.last().is_some_and(is_it) {
                 stack.pop();
@@ -46,7 +50,8 @@ entries! { TABLE;
     }
     fn cuCtxSetCurrent(handle: Handle) {
         let context = find(handle)?;
-        CURRENT.with_borrow_mut(|stack| {
+        CURRENT.with(|stack| {
+            let mut stack = stack.borrow_mut();
             stack.pop();
             if context.is_some() {
                 stack.push(context);
@@ -55,16 +60,16 @@ entries! { TABLE;
         Ok(())
     }
     fn cuCtxGetCurrent(to: *mut Handle) {
-        let current = CURRENT.with_borrow(|stack| stack.last().cloned().flatten());
+        let current = CURRENT.with(|stack| stack.borrow().last().cloned().flatten());
         answer(to, current.map_or(0, |context| context.handle()))
     }
     fn cuCtxPushCurrent_v2(handle: Handle) {
         let context = find(handle)?;
-        CURRENT.with_borrow_mut(|stack| stack.push(context));
+        CURRENT.with(|stack| stack.borrow_mut().push(context));
         Ok(())
     }
     fn cuCtxPopCurrent_v2(to: *mut Handle) {
-        let popped = CURRENT.with_borrow_mut(|stack| stack.pop()).ok_or(INVALID_CONTEXT)?;
+        let popped = CURRENT.with(|stack| stack.borrow_mut().pop()).ok_or(INVALID_CONTEXT)?;
         if to.is_null() {
             return Ok(());
         }
@@ -90,6 +95,14 @@ entries! { TABLE;
         context.each_stream(|stream| result = result.and(stream.synchronize()));
         result
     }
+}
+
+/// A new context, which becomes the thread's current one.
+unsafe fn create(to: *mut Handle, flags: u32, device: i32) -> crate::machine::Result<()> {
+    let context = Context::create(machine().device(device)?.index, flags);
+    CURRENT.with(|stack| stack.borrow_mut().push(Some(context.clone())));
+    // SAFETY: the caller's promise.
+    unsafe { answer(to, context.handle()) }
 }
 
 /// A context, or none for the null handle.

@@ -114,8 +114,21 @@ fn submit(
     stream.submit(Deed::Move(effect))
 }
 
+/// A copy between the driver's memory and the caller's own, which is pageable, is asynchronous as far as that
+/// allows: what is read was read when the call returns, and what is written was written.
 pub(crate) fn copy(stream: &Arc<Stream>, to: u64, from: u64, bytes: usize) -> Result<()> {
-    submit(stream, move |memory| memory.copy(to, from, bytes))
+    let pageable = |address| machine().memory.kind(address).is_none();
+    if bytes == 0 || stream.is_capturing() {
+        return submit(stream, move |memory| memory.copy(to, from, bytes));
+    }
+    if pageable(from) && !pageable(to) {
+        let mut staged = vec![0u8; bytes];
+        // SAFETY: the caller of the copy vouches for the range until the call returns.
+        unsafe { std::ptr::copy(from as *const u8, staged.as_mut_ptr(), bytes) };
+        return submit(stream, move |memory| memory.copy(to, staged.as_ptr() as u64, bytes));
+    }
+    submit(stream, move |memory| memory.copy(to, from, bytes))?;
+    if pageable(to) { stream.synchronize() } else { Ok(()) }
 }
 
 pub(crate) fn fill(stream: &Arc<Stream>, to: u64, pattern: Vec<u8>, bytes: usize) -> Result<()> {

@@ -65,6 +65,12 @@ entries! { TABLE;
         let last = CAPTURE_MODE.replace(*mode);
         answer(mode, last)
     }
+    fn cuLaunchHostFunc_v2(
+        on: Handle, function: Option<unsafe extern "C" fn(*mut c_void)>, data: *mut c_void, _spin_or_block: u32,
+    ) {
+        let function = function.ok_or(INVALID_VALUE)?;
+        stream(on, current)?.submit(Deed::Host(HostFn { function, data: data as usize }))
+    }
     fn cuLaunchHostFunc(on: Handle, function: Option<unsafe extern "C" fn(*mut c_void)>, data: *mut c_void) {
         let function = function.ok_or(INVALID_VALUE)?;
         stream(on, current)?.submit(Deed::Host(HostFn { function, data: data as usize }))

@@ -8,7 +8,6 @@ use super::{CURRENT, HIP_DEVICE, Result, hold, machine};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::thread::ThreadId;
 
 pub(crate) struct Device {
     pub(crate) index: u32,
@@ -30,7 +29,7 @@ pub(crate) struct Context {
     gone: AtomicBool,
     streams: Mutex<Vec<Weak<Stream>>>,
     legacy: OnceLock<Arc<Stream>>,
-    per_thread: Mutex<HashMap<ThreadId, Arc<Stream>>>,
+    per_thread: Mutex<HashMap<u64, Arc<Stream>>>,
 }
 
 impl Device {
@@ -164,14 +163,14 @@ impl Context {
 
     fn of_this_thread(self: &Arc<Context>) -> Arc<Stream> {
         let mut streams = hold(&self.per_thread);
-        let thread = std::thread::current().id();
+        let thread = super::this_thread();
         streams.entry(thread).or_insert_with(|| Stream::create(self, true, false)).clone()
     }
 }
 
 /// The thread's current context.
 pub(crate) fn current() -> Result<Arc<Context>> {
-    let current = CURRENT.with_borrow(|stack| stack.last().cloned().flatten());
+    let current = CURRENT.with(|stack| stack.borrow().last().cloned().flatten());
     let context = current.ok_or(INVALID_CONTEXT)?;
     context.check()?;
     Ok(context)

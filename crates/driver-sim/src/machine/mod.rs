@@ -17,6 +17,7 @@ use kernel::{Function, Module};
 use memory::Memory;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use stream::Stream;
@@ -48,8 +49,12 @@ pub(crate) struct Machine {
 }
 
 thread_local! {
-    /// The contexts pushed on this thread, the current one last.
-    pub(crate) static CURRENT: RefCell<Vec<Option<Arc<Context>>>> = const { RefCell::new(Vec::new()) };
+    /// The contexts pushed on this thread, the current one last. It is never destroyed, for destructors of
+    /// a thread's variables may call the driver.
+    pub(crate) static CURRENT: ManuallyDrop<RefCell<Vec<Option<Arc<Context>>>>> =
+        const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    /// The thread's number, from 1; 0 before it was asked for.
+    static THREAD: Cell<u64> = const { Cell::new(0) };
     /// This thread is the driver's own, running a host function.
     pub(crate) static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
     /// The thread's capture mode: 0 global, 1 thread-local, 2 relaxed.
@@ -225,6 +230,15 @@ impl<T> Table<T> {
     fn len(&self) -> usize {
         self.things.read().unwrap_or_else(PoisonError::into_inner).len()
     }
+}
+
+/// The calling thread's number: like its `ThreadId`, and there until its very end.
+pub(crate) fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if THREAD.get() == 0 {
+        THREAD.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    THREAD.get()
 }
 
 /// Locks; nobody here leaves anything half done.

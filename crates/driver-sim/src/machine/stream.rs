@@ -71,6 +71,8 @@ pub(crate) struct Stream {
     /// 0 not, 1 active, 2 invalidated: as the drivers number it.
     capture: AtomicI32,
     closed: AtomicBool,
+    /// When its last kernels ended, and the number of the first of these.
+    ended: Mutex<(u64, VecDeque<u64>)>,
 }
 
 #[derive(Default)]
@@ -95,6 +97,7 @@ impl Stream {
             finished: AtomicU64::new(0),
             capture: AtomicI32::new(0),
             closed: AtomicBool::new(false),
+            ended: Mutex::new((1, VecDeque::new())),
         });
         context.adopt(&stream);
         stream
@@ -234,6 +237,26 @@ impl Stream {
                 drop(self.progressed(state));
             }
         }
+    }
+
+    /// When that kernel of the stream ended, from 1; `None` before it did, and for one long ago.
+    pub(crate) fn ended_at(&self, kernel: u64) -> Option<u64> {
+        let ended = hold(&self.ended);
+        ended.1.get(usize::try_from(kernel.checked_sub(ended.0)?).ok()?).copied()
+    }
+
+    fn note_end(&self) {
+        const MOST: usize = 1 << 14;
+        let mut ended = hold(&self.ended);
+        if ended.1.len() == MOST {
+            ended.1.pop_front();
+            ended.0 += 1;
+        }
+        ended.1.push_back(now());
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capture.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn capture_status(&self) -> Result<i32> {
@@ -404,7 +427,10 @@ impl Stream {
             Deed::Host(host) => {
                 if worker.settle(self) {
                     std::thread::sleep(Duration::from_micros(machine().script().callback_us));
+                    // What the function uses is the host's.
+                    worker.account();
                     call(host);
+                    worker.cpu = thread_cpu();
                 }
                 worker.free_at = worker.free_at.max(now());
             }
@@ -436,6 +462,7 @@ impl Stream {
         }
         let end = worker.free_at.saturating_add(launch.ns);
         self.sleep_until(end);
+        self.note_end();
         worker.free_at = end;
         if self.context.is_dead() {
             return;

@@ -30,7 +30,73 @@
 //! run_inline(wait(&plan, None, &mut port, &clock, &clock))?;
 //! # Ok::<(), Error>(())
 //! ```
+//!
+//! # Streams of others
+//!
+//! A stream of another runtime in the process serves as well, by its raw handle: whatever was submitted to it
+//! when a number is asked for is awaited. Who owns the stream goes with it, and is kept for as long as the
+//! queue needs the stream ([`Device::queue_keeping`]); the runtime may drop its own share at any time. For
+//! cudarc the feature `cudarc` does this.
+//!
+//! ```
+//! use gpu_async_reactor::backend::cuda::{CuStream, CudaDriver};
+//! use gpu_async_reactor::watcher::CompletionExt;
+//! use std::{ffi::c_void, sync::Arc};
+//!
+//! # // The other runtime and the driver are played by the simulated driver, in this process.
+//! # fn entry<F: Copy>(name: &str) -> F {
+//! #     let address = driver_sim::entry(name).unwrap();
+//! #     unsafe { std::mem::transmute_copy(&address) }
+//! # }
+//! # struct OtherStream(*mut c_void);
+//! # unsafe impl Send for OtherStream {}
+//! # unsafe impl Sync for OtherStream {}
+//! # impl OtherStream {
+//! #     fn new() -> OtherStream {
+//! #         let (mut context, mut stream) = (std::ptr::null_mut::<c_void>(), std::ptr::null_mut());
+//! #         unsafe {
+//! #             entry::<extern "C" fn(u32) -> i32>("cuInit")(0);
+//! #             let retain = entry::<unsafe extern "C" fn(*mut *mut c_void, i32) -> i32>("cuDevicePrimaryCtxRetain");
+//! #             assert_eq!(retain(&mut context, 0), 0);
+//! #             entry::<unsafe extern "C" fn(*mut c_void) -> i32>("cuCtxSetCurrent")(context);
+//! #             let create = entry::<unsafe extern "C" fn(*mut *mut c_void, u32) -> i32>("cuStreamCreate");
+//! #             assert_eq!(create(&mut stream, 1), 0);
+//! #         }
+//! #         OtherStream(stream)
+//! #     }
+//! #     fn handle(&self) -> *mut c_void { self.0 }
+//! # }
+//! # impl Drop for OtherStream {
+//! #     fn drop(&mut self) {
+//! #         unsafe { entry::<unsafe extern "C" fn(*mut c_void) -> i32>("cuStreamDestroy_v2")(self.0) };
+//! #     }
+//! # }
+//! # let lookup = |name: &std::ffi::CStr| {
+//! #     let found = name.to_str().ok().and_then(driver_sim::entry);
+//! #     found.map_or(std::ptr::null_mut(), |address| address.as_ptr())
+//! # };
+//! # let driver = unsafe { CudaDriver::from_lookup("the simulated driver", &lookup)? };
+//! # /*
+//! let driver = CudaDriver::load()?;
+//! # */
+//! let device = driver.open(0)?; // whose primary context the other runtime uses
+//! let theirs = Arc::new(OtherStream::new());
+//! // SAFETY: a live stream of this driver, for as long as `theirs` is there.
+//! let stream = unsafe { CuStream::from_raw(theirs.handle()) };
+//! let mut queue = device.queue_keeping(stream, theirs.clone())?;
+//! // … the other runtime submits work to its stream …
+//! let done = queue.completion();
+//! drop((theirs, queue));
+//! # smol::block_on(async {
+//! done.await?;
+//! # Ok::<(), gpu_async_reactor::watcher::WaitError>(()) }).unwrap();
+//! # Ok::<(), gpu_async_reactor::Error>(())
+//! ```
+//!
+//! [`Device::queue_keeping`]: CudaDevice::queue_keeping
 
+#[cfg(feature = "cudarc")]
+pub mod cudarc;
 mod table;
 
 pub use table::Cuda;

@@ -5,9 +5,10 @@
 
 use super::line::Home;
 use super::memory::{PAGE, Page, Place, Places};
-use super::{Failure, Handle, MappedLine, Raw, Stream, StreamQueue, Vendor};
+use super::{Failure, Handle, MappedLine, Owner, Raw, Stream, StreamQueue, Vendor};
 use crate::backend::LineError;
 use crate::{HostCaps, Result, Slot, error};
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(crate) struct Inner<V: Vendor> {
     pub(crate) driver: Arc<V>,
     pub(crate) ordinal: usize,
     pub(crate) context: Handle,
+    /// Keeps a context that isn't the primary one's own reference; taken by the drop.
+    owner: Option<Owner>,
     pub(crate) name: String,
     caps: Mutex<HostCaps>,
     places: Mutex<Places<V>>,
@@ -37,21 +40,48 @@ pub(crate) struct Inner<V: Vendor> {
 }
 
 impl<V: Vendor> Device<V> {
-    /// Opens a device of a driver.
+    /// Opens a device of a driver, in its primary context.
     pub(crate) fn open_on(driver: Arc<V>, ordinal: usize) -> Result<Device<V>> {
-        let doing = || format!("opening {} device {ordinal}", V::NAME);
-        let fail = |failure| driver.error(&doing(), failure);
+        let name = Self::find(&driver, ordinal)?;
+        let context = driver.retain(ordinal);
+        let context = context.map_err(|failure| driver.error(&opening::<V>(ordinal), failure))?;
+        Ok(Self::probed(driver, ordinal, context, None, name))
+    }
+
+    /// Opens a device in a context of somebody else's, which lives as long as its owner.
+    pub(crate) fn open_in(
+        driver: Arc<V>,
+        ordinal: usize,
+        context: Handle,
+        owner: Owner,
+    ) -> Result<Device<V>> {
+        let name = Self::find(&driver, ordinal)?;
+        Ok(Self::probed(driver, ordinal, context, Some(owner), name))
+    }
+
+    /// A device's name, if there is one of that ordinal.
+    fn find(driver: &V, ordinal: usize) -> Result<String> {
+        let fail = |failure| driver.error(&opening::<V>(ordinal), failure);
         let count = driver.devices().map_err(fail)?;
         if ordinal >= count {
             let found = format!("there is no device {ordinal}, the driver found {count}");
             return Err(error!(NoDevice, V::NAME, found));
         }
-        let name = driver.device_name(ordinal).map_err(fail)?;
-        let context = driver.retain(ordinal).map_err(fail)?;
+        driver.device_name(ordinal).map_err(fail)
+    }
+
+    fn probed(
+        driver: Arc<V>,
+        ordinal: usize,
+        context: Handle,
+        owner: Option<Owner>,
+        name: String,
+    ) -> Device<V> {
         let inner = Inner {
             driver,
             ordinal,
             context,
+            owner,
             name,
             caps: Mutex::new(HostCaps { flag_wait: Ok(()) }),
             places: Mutex::default(),
@@ -62,7 +92,7 @@ impl<V: Vendor> Device<V> {
         if let Err(reason) = device.probe() {
             *hold(&device.inner.caps) = HostCaps { flag_wait: Err(reason) };
         }
-        Ok(device)
+        device
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner<V>> {
@@ -102,7 +132,21 @@ impl<V: Vendor> Device<V> {
     ///
     /// `Misuse` for a stream of another context, `StreamCapturing`, `DeviceLost`, or a failed driver call.
     pub fn queue_on(&self, stream: Stream<V>) -> Result<StreamQueue<V>> {
-        StreamQueue::borrowed(self.inner.clone(), stream)
+        StreamQueue::borrowed(self.inner.clone(), stream, None)
+    }
+
+    /// The same, over a stream that lives as long as its `owner`: it is kept until the queue is gone and
+    /// nobody can ask about its numbers any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue_on`](Device::queue_on).
+    pub fn queue_keeping(
+        &self,
+        stream: Stream<V>,
+        owner: impl Any + Send + Sync,
+    ) -> Result<StreamQueue<V>> {
+        StreamQueue::borrowed(self.inner.clone(), stream, Some(Arc::new(owner)))
     }
 
     /// A completion line that this device can store to.
@@ -230,7 +274,12 @@ impl<V: Vendor> Inner<V> {
 impl<V: Vendor> Drop for Inner<V> {
     fn drop(&mut self) {
         let places = std::mem::take(self.places.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let Some(pages) = places.into_pages() else { return };
+        let owner = self.owner.take();
+        let Some(pages) = places.into_pages() else {
+            // A context that a device may still write in is leaked with its pages.
+            std::mem::forget(owner);
+            return;
+        };
         let (driver, ordinal, context) = (self.driver.clone(), self.ordinal, self.context);
         let close = move || {
             // A context that died has freed its pages already; the reference is given back all the same.
@@ -240,7 +289,10 @@ impl<V: Vendor> Drop for Inner<V> {
                 }
                 driver.leave(entered);
             }
-            let _ = driver.release(ordinal);
+            match owner {
+                Some(owner) => drop(owner),
+                None => _ = driver.release(ordinal),
+            }
         };
         // Freeing page-locked memory may wait for whatever runs in the context, and the last reference to
         // it for all of it; a drop waits for nothing (invariant 7).
@@ -252,6 +304,10 @@ impl<V: Vendor> Drop for Inner<V> {
             run_once(&close);
         }
     }
+}
+
+fn opening<V: Vendor>(ordinal: usize) -> String {
+    format!("opening {} device {ordinal}", V::NAME)
 }
 
 fn run_once(deed: &Mutex<Option<impl FnOnce()>>) {

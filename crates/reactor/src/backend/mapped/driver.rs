@@ -1,8 +1,9 @@
 //! Loading a driver.
 
 use super::table::{Lookup, load};
-use super::{Device, Failure, Raw, Vendor};
+use super::{Device, Failure, Handle, Raw, Vendor};
 use crate::{ErrorCode, Result, error};
+use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -128,13 +129,34 @@ impl<V: Load> Driver<V> {
         Device::open_on(self.table.clone(), ordinal)
     }
 
+    /// Opens a device in a context that somebody else made, and that lives as long as its `owner`; the owner
+    /// is kept as long as anything made from the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Driver::open).
+    ///
+    /// # Safety
+    ///
+    /// The context is this driver's, of the device of that ordinal, and isn't destroyed while the owner is
+    /// there.
+    pub unsafe fn open_in(
+        &self,
+        ordinal: usize,
+        context: *mut c_void,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Device<V>> {
+        self.ready()?;
+        Device::open_in(self.table.clone(), ordinal, Handle(context), Arc::new(owner))
+    }
+
     /// The ordinal of the calling thread's current device, or 0.
     pub(crate) fn current(&self) -> Result<usize> {
         Ok(self.ready()?.current_device().unwrap_or(None).unwrap_or(0))
     }
 
     /// Initialises the driver; a machine's driver may find its device later, so a failure isn't remembered.
-    fn ready(&self) -> Result<&Arc<V>> {
+    pub(crate) fn ready(&self) -> Result<&Arc<V>> {
         let failed = |failure| self.failed(&format!("initialising {}", V::NAME), failure);
         self.table.initialise().map(|()| &self.table).map_err(failed)
     }

@@ -4,7 +4,7 @@
 //! call), 8 (a loss is told for ever) and 11 (events are recycled).
 
 use super::device::{Inner, hold};
-use super::{Handle, Raw, Vendor};
+use super::{Handle, Owner, Raw, Vendor};
 use crate::{Error, QueueStatus, Result, error};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +23,8 @@ pub(super) struct Events<V: Vendor> {
     lost: OnceLock<Error>,
     /// The queue is gone, and with it its stream, if that was its own.
     closed: AtomicBool,
+    /// Keeps the stream, where it is somebody else's: last, for what is above may still ask it.
+    _owner: Option<Owner>,
 }
 
 #[derive(Default)]
@@ -33,7 +35,13 @@ struct Ring {
 }
 
 impl<V: Vendor> Events<V> {
-    pub(super) fn new(inner: Arc<Inner<V>>, stream: Handle, label: String, last: u64) -> Self {
+    pub(super) fn new(
+        inner: Arc<Inner<V>>,
+        stream: Handle,
+        label: String,
+        last: u64,
+        owner: Option<Owner>,
+    ) -> Self {
         Events {
             inner,
             stream,
@@ -43,6 +51,7 @@ impl<V: Vendor> Events<V> {
             last: AtomicU64::new(last),
             lost: OnceLock::new(),
             closed: AtomicBool::new(false),
+            _owner: owner,
         }
     }
 

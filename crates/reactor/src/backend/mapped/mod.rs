@@ -34,9 +34,14 @@ pub(crate) use line::line_of_current;
 pub(crate) use memory::KEPT;
 
 use crate::{Error, error};
+use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What somebody else's stream or context lives as long as.
+pub(crate) type Owner = Arc<dyn Any + Send + Sync>;
 
 /// An opaque handle of the driver: a stream, an event, a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

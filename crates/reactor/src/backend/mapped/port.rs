@@ -1,9 +1,10 @@
 //! A completion port over one stream, one line and one of its words.
 
-use super::{MappedLine, QueueLine, Stream, StreamQueue, Vendor};
+use super::{MappedLine, Owner, QueueLine, Stream, StreamQueue, Vendor};
 use crate::backend::wordwait::WordWait;
 use crate::host::std_host::{StdClock, StdIdle};
 use crate::{Clock, CompletionPort, DurNs, Error, OnThread, QueuePort, Result, Slot};
+use std::any::Any;
 use std::sync::Arc;
 
 /// Waits for everything that was submitted to a stream before the port was first asked, on the calling
@@ -26,10 +27,35 @@ impl<'l, V: Vendor> StreamPort<'l, V> {
         slot: Slot,
         word_wait: Option<WordWait>,
     ) -> Result<StreamPort<'l, V>> {
+        Self::over(stream, line, slot, word_wait, None)
+    }
+
+    /// The same, over a stream that lives as long as its `owner`: it is kept for as long as the port.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](StreamPort::new).
+    pub fn keeping(
+        stream: Stream<V>,
+        owner: impl Any + Send + Sync,
+        line: &'l MappedLine<V>,
+        slot: Slot,
+        word_wait: Option<WordWait>,
+    ) -> Result<StreamPort<'l, V>> {
+        Self::over(stream, line, slot, word_wait, Some(Arc::new(owner)))
+    }
+
+    fn over(
+        stream: Stream<V>,
+        line: &'l MappedLine<V>,
+        slot: Slot,
+        word_wait: Option<WordWait>,
+        owner: Option<Owner>,
+    ) -> Result<StreamPort<'l, V>> {
         let inner = line.home().inner.clone();
         StreamQueue::check(&inner, stream)?;
         let own = Arc::new(QueueLine::Mapped(line.clone()));
-        let queue = StreamQueue::on_line(inner, stream, false, own, slot)?;
+        let queue = StreamQueue::on_line(inner, stream, false, owner, own, slot)?;
         let clock = StdClock::new();
         let idle = OnThread(StdIdle::new(clock, word_wait));
         Ok(StreamPort { port: QueuePort::new(queue, line.line(), idle, clock) })

@@ -8,7 +8,7 @@ use super::device::Inner;
 use super::events::Events;
 use super::gate::{Gate, OPEN, PASSED};
 use super::line::{Home, Refused, check_stream};
-use super::{Handle, MappedLine, Vendor};
+use super::{Handle, MappedLine, Owner, Vendor};
 use crate::{CompletionLine, DurNs, Error, Queue, QueueStatus, Result, SharedStatus, Slot, error};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -110,14 +110,18 @@ impl<V: Vendor> StreamQueue<V> {
         let doing = || format!("making a queue of {}", inner.name);
         let raw = inner.call(doing, |driver| driver.create_stream())?;
         let stream = Stream { raw, vendor: PhantomData };
-        Self::over(inner.clone(), stream, true).inspect_err(|_| {
+        Self::over(inner.clone(), stream, true, None).inspect_err(|_| {
             let _ = inner.within(|driver| driver.destroy_stream(raw));
         })
     }
 
-    pub(super) fn borrowed(inner: Arc<Inner<V>>, stream: Stream<V>) -> Result<StreamQueue<V>> {
+    pub(super) fn borrowed(
+        inner: Arc<Inner<V>>,
+        stream: Stream<V>,
+        owner: Option<Owner>,
+    ) -> Result<StreamQueue<V>> {
         Self::check(&inner, stream)?;
-        Self::over(inner, stream, false)
+        Self::over(inner, stream, false, owner)
     }
 
     /// Fails for a stream that can't be used here.
@@ -127,7 +131,12 @@ impl<V: Vendor> StreamQueue<V> {
         checked.map_err(|refused| refusal(inner, &doing, refused))
     }
 
-    fn over(inner: Arc<Inner<V>>, stream: Stream<V>, owned: bool) -> Result<StreamQueue<V>> {
+    fn over(
+        inner: Arc<Inner<V>>,
+        stream: Stream<V>,
+        owned: bool,
+        owner: Option<Owner>,
+    ) -> Result<StreamQueue<V>> {
         let slot = Slot::ALL[0];
         let line = match inner.can_store() {
             true => {
@@ -138,7 +147,7 @@ impl<V: Vendor> StreamQueue<V> {
             }
             false => QueueLine::Unmapped(CompletionLine::new()),
         };
-        Self::on_line(inner, stream, owned, Arc::new(line), slot)
+        Self::on_line(inner, stream, owned, owner, Arc::new(line), slot)
     }
 
     /// A queue that numbers one word of a given line.
@@ -146,6 +155,7 @@ impl<V: Vendor> StreamQueue<V> {
         inner: Arc<Inner<V>>,
         stream: Stream<V>,
         owned: bool,
+        owner: Option<Owner>,
         line: Arc<QueueLine<V>>,
         slot: Slot,
     ) -> Result<StreamQueue<V>> {
@@ -159,7 +169,7 @@ impl<V: Vendor> StreamQueue<V> {
             }
             last = line.home().last(slot);
         }
-        let events = Arc::new(Events::new(inner.clone(), stream.raw, label, last));
+        let events = Arc::new(Events::new(inner.clone(), stream.raw, label, last, owner));
         let thread =
             (stream.raw == Stream::<V>::PER_THREAD.raw).then(|| std::thread::current().id());
         Ok(StreamQueue {
