@@ -2,48 +2,8 @@
 
 mod driver;
 
-use driver::DriverSim;
-use driver::suite::{Tested, Without, each_missing_entry_point_fails_what_needs_it};
-use driver_sim::install::Vendor;
+use driver::suite::{Without, each_missing_entry_point_fails_what_needs_it};
 use gpu_async_reactor::backend::hip::{Hip, HipPort, MappedLine};
-use std::ffi::c_void;
-
-type Status = i32;
-
-impl Tested for Hip {
-    const LIBRARY: Vendor = Vendor::Hip;
-    const HOST_ALLOC: &'static str = "hipHostMalloc";
-    const WRITE: &'static [&'static str] = &["hipStreamWriteValue64"];
-    const WAIT: &'static [&'static str] = &["hipStreamWaitValue64"];
-    const NAME_OF_700: &'static str = "hipErrorIllegalAddress";
-
-    fn foreign_stream(sim: &DriverSim, ordinal: i32) -> *mut c_void {
-        type Set = unsafe extern "C" fn(i32) -> Status;
-        type Create = unsafe extern "C" fn(*mut *mut c_void, u32) -> Status;
-        let mut stream = std::ptr::null_mut();
-        // SAFETY: the entry points have these types; the pointer is to a local.
-        unsafe {
-            assert_eq!(sim.entry::<Set>("hipSetDevice")(ordinal), 0);
-            assert_eq!(sim.entry::<Create>("hipStreamCreateWithFlags")(&mut stream, 0), 0);
-            assert_eq!(sim.entry::<Set>("hipSetDevice")(0), 0);
-        }
-        stream
-    }
-
-    fn begin_capture(sim: &DriverSim, stream: *mut c_void, mode: i32) {
-        type Begin = unsafe extern "C" fn(*mut c_void, i32) -> Status;
-        // SAFETY: the entry point has this type; the stream is live.
-        let status = unsafe { sim.entry::<Begin>("hipStreamBeginCapture")(stream, mode) };
-        assert_eq!(status, 0);
-    }
-
-    fn end_capture(sim: &DriverSim, stream: *mut c_void) -> i32 {
-        type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> Status;
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the entry point has this type; the stream is live.
-        unsafe { sim.entry::<End>("hipStreamEndCapture")(stream, &mut graph) }
-    }
-}
 
 driver::suite::whole_suite!(Hip);
 

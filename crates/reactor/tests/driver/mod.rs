@@ -1,8 +1,9 @@
 //! A simulated driver for one test: a copy of the library of its own, loaded by the ordinary loading path.
 
-#![allow(dead_code)] // Each test program uses a part of it.
+#![allow(dead_code, unused_macros, unused_imports)] // Each test program uses a part of it.
 
 pub(crate) mod suite;
+mod vendors;
 
 use driver_sim::install::{Vendor, install};
 use std::ffi::{CString, c_char};
@@ -63,5 +64,11 @@ impl DriverSim {
         let name = CString::new(name).unwrap();
         // SAFETY: the caller's promise.
         unsafe { *self.library.get::<F>(name.as_bytes_with_nul()).unwrap() }
+    }
+
+    /// CPU time of the device's own threads, in nanoseconds.
+    pub(crate) fn device_cpu(&self) -> u64 {
+        // SAFETY: the function has this signature.
+        unsafe { self.library.get::<extern "C" fn() -> u64>(b"gpuDriverSimDeviceCpu\0").unwrap()() }
     }
 }

@@ -100,8 +100,8 @@ impl<V: Vendor> Blocker<V> {
                 && ended == number
             {
                 drop(state);
-                let doing = format!("blocking for number {number} of {}", events.label());
-                result.map_err(|failure| events.failed(&doing, failure))?;
+                let doing = || format!("blocking for number {number} of {}", events.label());
+                result.map_err(|failure| events.failed(&doing(), failure))?;
                 return events.status(number);
             }
             let left = until.saturating_duration_since(Instant::now());

@@ -119,6 +119,11 @@ impl<V: Vendor> Device<V> {
         self.inner.sweep();
     }
 
+    /// How many lines of this device are kept because it may still store to them.
+    pub fn kept(&self) -> usize {
+        self.inner.places().kept()
+    }
+
     /// Stores a word and looks at it: what the flag plans need.
     fn probe(&self) -> std::result::Result<(), String> {
         let inner = &self.inner;

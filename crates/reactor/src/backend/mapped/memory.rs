@@ -114,6 +114,10 @@ impl<V: super::Vendor> Places<V> {
         Vec::new()
     }
 
+    pub(super) fn kept(&self) -> usize {
+        self.graves.len()
+    }
+
     /// Frees the lines whose stores have come. What they watched is handed out, for its drop comes back
     /// here.
     pub(super) fn sweep(&mut self) -> impl Sized + use<V> {
