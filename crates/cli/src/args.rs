@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Finds the wait plan for this machine and a workload, and tries it
     #[command(after_help = EXIT_CODES)]
     Tune(TuneArgs),
+    /// Asks CUDA's driver for its devices as an ordinary user; the command starts itself so
+    #[command(hide = true)]
+    AskCuda,
 }
 
 #[derive(Debug, clap::Args)]
@@ -47,6 +50,10 @@ pub(crate) struct TuneArgs {
     /// The device to record on and to try the plan on; the best one if not given
     #[arg(long, value_name = "KIND[:INDEX]")]
     pub(crate) device: Option<DeviceChoice>,
+    /// The simulated CUDA driver inside, or with --device hip the HIP one: no GPU, and every report says so.
+    /// The variable GPU_DRIVER_SIM scripts it
+    #[arg(long)]
+    pub(crate) driver_sim: bool,
     /// A recording, as `run --record` writes it, in place of recording the trace's steps now
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -106,6 +113,10 @@ pub(crate) struct RunArgs {
     /// The device: sim, vulkan, cuda, hip or metal, and which one of them; the best one if not given
     #[arg(long, value_name = "KIND[:INDEX]")]
     pub(crate) device: Option<DeviceChoice>,
+    /// The simulated CUDA driver inside, or with --device hip the HIP one: no GPU, and every report says so.
+    /// The variable GPU_DRIVER_SIM scripts it
+    #[arg(long)]
+    pub(crate) driver_sim: bool,
     /// A wait plan, or a banded one; give it again for more. The default is one of each kind
     #[arg(long = "plan", value_name = "TEXT")]
     pub(crate) plans: Vec<StepBands>,
@@ -135,13 +146,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// A fault of the simulated device, at each queue's number N: lose@N, hang@N, refuse@N,
-    /// lost-store@N or wrong@N
+    /// lost-store@N or wrong@N; with --driver-sim lose@N, hang@N or lost-store@N
     #[arg(long, value_name = "FAULT@N")]
     pub(crate) sim_fault: Option<SimFault>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
+    /// Tests the simulated CUDA and HIP drivers inside in the place of the system's; no GPU, and it says so
+    #[arg(long)]
+    pub(crate) driver_sim: bool,
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(bench)) => bench::bench(&bench),
         Some(Command::Replay(replay)) => replay::replay(&replay),
         Some(Command::Tune(tune)) => tune::tune(&tune),
+        Some(Command::AskCuda) => run::devices::ask::answer(),
     };
     match done {
         Ok(exit) => exit.into(),

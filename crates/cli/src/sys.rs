@@ -21,6 +21,18 @@ pub(crate) fn thread_cpu_ns() -> Option<u64> {
     None
 }
 
+/// CPU time of the whole process, in nanoseconds; `None` where the system doesn't say.
+#[cfg(unix)]
+pub(crate) fn process_cpu_ns() -> Option<u64> {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Some((used.tv_sec as u64) * 1_000_000_000 + used.tv_nsec as u64)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn process_cpu_ns() -> Option<u64> {
+    None
+}
+
 /// The machine a report is about.
 #[derive(Debug)]
 pub(crate) struct Machine {

@@ -5,7 +5,7 @@ use crate::args::TuneArgs;
 use crate::exit::{Exit, Failure};
 use crate::replay;
 use crate::report::{Writer, json, span};
-use crate::run::devices::{self, Opened, StepDevice};
+use crate::run::devices::{self, Opened, StepDevice, Want, on_device};
 use crate::run::stats::PlanResult;
 use crate::sys::outln;
 use crate::workload::Workload;
@@ -21,11 +21,9 @@ const FLAG: &str = "flag:park_us=1000,backstop_us=20000";
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let say = |line: &str| if args.json { eprintln!("{line}") } else { outln!("{line}") };
     let plot = args.plot.as_deref().map(Writer::open).transpose()?;
-    let (opened, _) = devices::choose(args.device, None)?;
-    let about = match &opened {
-        Opened::Sim(device) => device.about().clone(),
-        Opened::Vulkan(device) => device.about().clone(),
-    };
+    let want = Want { driver_sim: args.driver_sim, fault: None };
+    let (opened, _) = devices::choose(args.device, want)?;
+    let about = on_device!(&opened, device => device.about().clone());
     say(&format!("device: {}", about.name));
     let model = replay::host::measure();
     let mut late = model.overshoots_ns.clone();

@@ -22,6 +22,8 @@ pub(crate) struct Finding {
     pub(crate) found: String,
     /// What to do about it.
     pub(crate) advice: Option<String>,
+    /// Found on something that is simulated.
+    pub(crate) simulated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,8 @@ pub(crate) enum State {
 
 impl Finding {
     fn ok(kind: &'static str, name: impl Into<String>, found: impl Into<String>) -> Finding {
-        Finding { kind, name: name.into(), state: State::Ok, found: found.into(), advice: None }
+        let (state, advice) = (State::Ok, None);
+        Finding { kind, name: name.into(), state, found: found.into(), advice, simulated: false }
     }
 
     fn missing(
@@ -43,7 +46,12 @@ impl Finding {
         advice: impl Into<String>,
     ) -> Finding {
         let advice = Some(advice.into());
-        Finding { kind, name: name.into(), state: State::Missing, found: why.into(), advice }
+        let (state, simulated) = (State::Missing, false);
+        Finding { kind, name: name.into(), state, found: why.into(), advice, simulated }
+    }
+
+    fn simulated(self, simulated: bool) -> Finding {
+        Finding { simulated, ..self }
     }
 }
 
@@ -51,7 +59,7 @@ impl Finding {
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {
     let mut findings = libraries::look();
     findings.extend(host::look());
-    let tests = selftest::test_all();
+    let tests = selftest::test_all(args.driver_sim);
     let works =
         tests.iter().any(|finding| finding.kind == "self-test" && finding.state == State::Ok);
     let failed = tests.iter().any(|finding| finding.state == State::Failed);
@@ -83,7 +91,8 @@ fn print_line(finding: &Finding) {
         State::Failed => "FAILED",
     };
     let advice = finding.advice.as_ref().map_or(String::new(), |advice| format!("; {advice}"));
-    let found = finding.found.replace(['\n', '\r'], " ");
+    let simulated = if finding.simulated { " [SIMULATED]" } else { "" };
+    let found = finding.found.replace(['\n', '\r'], " ") + simulated;
     crate::sys::outln!("{state:<8} {:<9} {:<34} {found}{advice}", finding.kind, finding.name);
 }
 
@@ -91,6 +100,6 @@ fn print_json(finding: &Finding) {
     json::print(&json!({
         "suite": "doctor", "kind": finding.kind, "name": finding.name,
         "ok": finding.state == State::Ok, "failed": finding.state == State::Failed,
-        "found": finding.found, "advice": finding.advice,
+        "found": finding.found, "advice": finding.advice, "simulated": finding.simulated,
     }));
 }

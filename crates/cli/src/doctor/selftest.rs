@@ -2,23 +2,26 @@
 
 use super::{Finding, State};
 use crate::args::{DeviceChoice, Kind};
-use crate::run::devices::{Opened, StepDevice, StepQueue, open};
+use crate::run::devices::{self, Opened, StepDevice, StepQueue, Want, on_device};
 use crate::workload::Step;
 use gpu_async_reactor::backend::vulkan::VulkanDevice;
 use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
 use gpu_async_reactor::{
-    CompletionLine, DurNs, OnThread, Queue as _, QueuePort, Result, error, reached, run_inline,
-    wait,
+    CompletionLine, DurNs, Error, ErrorCode, OnThread, Queue as _, QueuePort, Result, error,
+    reached, run_inline, wait,
 };
 
 const DEADLINE: DurNs = DurNs::from_ms(5_000);
 
-/// Opens each device there is, and tests what opens.
-pub(super) fn test_all() -> Vec<Finding> {
+/// Opens each device there is, and tests what opens. With `driver_sim` the simulated drivers stand for CUDA's
+/// and HIP's.
+pub(super) fn test_all(driver_sim: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for kind in Kind::ALL {
+        let on_driver = matches!(kind, Kind::Cuda | Kind::Hip);
+        let want = Want { driver_sim: driver_sim && on_driver, fault: None };
         if kind != Kind::Vulkan {
-            test(kind.name(), DeviceChoice { kind, index: None }, &mut findings);
+            test(kind.name(), DeviceChoice { kind, index: None }, want, &mut findings);
             continue;
         }
         match VulkanDevice::list() {
@@ -28,7 +31,7 @@ pub(super) fn test_all() -> Vec<Finding> {
             Ok(devices) => {
                 for info in devices {
                     let choice = DeviceChoice { kind, index: Some(info.index) };
-                    test(&format!("vulkan:{}", info.index), choice, &mut findings);
+                    test(&format!("vulkan:{}", info.index), choice, want, &mut findings);
                 }
             }
             Err(e) => findings.push(missing("vulkan", &e.to_string())),
@@ -41,17 +44,33 @@ fn missing(name: &str, why: &str) -> Finding {
     Finding::missing("device", name, why, "the devices that are there are used")
 }
 
-fn test(name: &str, choice: DeviceChoice, findings: &mut Vec<Finding>) {
-    match open(choice, None) {
-        Ok(Opened::Sim(device)) => test_open(name, &device, findings),
-        Ok(Opened::Vulkan(device)) => test_open(name, &device, findings),
-        Err(e) => findings.push(missing(name, &e.to_string())),
+/// Why a kind has no device: no driver, a driver without a device, or one that lacks an entry point, each
+/// with what to do about it.
+fn not_there(name: &str, error: &Error) -> Finding {
+    let (found, advice) = match error.code() {
+        ErrorCode::LibraryMissing => ("no driver", "install the driver if there is such a GPU"),
+        ErrorCode::NoDevice if ["cuda", "hip"].contains(&name) => (
+            "driver here, no device",
+            "if there is such a GPU: check that the kernel's driver is loaded, that this user may open its \
+             nodes in /dev, and that a container was given them",
+        ),
+        ErrorCode::SymbolMissing => ("an entry point is missing", "install a newer driver"),
+        _ => return missing(name, &error.to_string()),
+    };
+    Finding::missing("device", name, format!("{found}: {error}"), advice)
+}
+
+fn test(name: &str, choice: DeviceChoice, want: Want, findings: &mut Vec<Finding>) {
+    match devices::look(choice, want) {
+        Ok(opened) => on_device!(&opened, device => test_open(name, device, findings)),
+        Err(e) => findings.push(not_there(name, &e)),
     }
 }
 
 fn test_open<D: StepDevice>(name: &str, device: &D, findings: &mut Vec<Finding>) {
-    findings.push(Finding::ok("device", name, device.about().name.clone()));
-    findings.push(match self_test(device) {
+    let simulated = device.about().simulated;
+    findings.push(Finding::ok("device", name, device.about().name.clone()).simulated(simulated));
+    let tested = match self_test(device) {
         Ok(()) => Finding::ok(
             "self-test",
             name,
@@ -63,8 +82,10 @@ fn test_open<D: StepDevice>(name: &str, device: &D, findings: &mut Vec<Finding>)
             state: State::Failed,
             found: e.to_string(),
             advice: Some(format!("don't use --device {name} here")),
+            simulated,
         },
-    });
+    };
+    findings.push(tested.simulated(simulated));
 }
 
 fn self_test<D: StepDevice>(device: &D) -> Result<()> {

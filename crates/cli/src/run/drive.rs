@@ -5,7 +5,7 @@
 
 use super::devices::{StepDevice, StepQueue};
 use super::stats::{Lag, PlanResult, Tally};
-use crate::sys::thread_cpu_ns;
+use crate::sys::{process_cpu_ns, thread_cpu_ns};
 use crate::workload::Step;
 use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
 use gpu_async_reactor::replay::{Recorder, Row};
@@ -44,10 +44,18 @@ pub(super) fn drive<D: StepDevice>(
     let blocks = shared.bands.bands().iter().any(|band| band.plan.park == Park::Block);
     let clock = StdClock::new();
     let start = clock.monotonic_ns();
-    let (mut tally, cpu_ns) = match blocks {
+    let before = device.device_cpu_ns().zip(process_cpu_ns());
+    let (mut tally, waited_ns) = match blocks {
         true => on_threads(queues, steps, shared),
         false => on_a_reactor(queues, steps, shared)?,
     };
+    // All of the process that is not the device, where that can be told: helpers and the driver's threads
+    // work for a wait, too.
+    let after = device.device_cpu_ns().zip(process_cpu_ns());
+    let spent = before.zip(after).map(|((device, all), (device_now, all_now))| {
+        (all_now - all).saturating_sub(device_now - device)
+    });
+    let cpu_ns = spent.or(waited_ns);
     let wall_ns = clock.monotonic_ns().since(start).0;
     tally.lags_ns.sort_unstable();
     Ok(PlanResult {

@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure, of_error};
 use crate::report::{self, Facts};
 use crate::sys;
 use crate::workload::Workload;
-use devices::{Opened, StepDevice};
+use devices::{Opened, StepDevice, Want, on_device};
 use drive::Shared;
 use gpu_async_reactor::replay::Recorder;
 use gpu_async_reactor::{DurNs, StepBands, StepPlan, Strictness};
@@ -36,14 +36,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         Some(us) => Workload::fixed(queues, steps, us),
         None => Workload::traced(queues, steps, args.trace.as_deref())?,
     };
-    let (opened, passed) = devices::choose(args.device, args.sim_fault)?;
+    let (opened, passed) =
+        devices::choose(args.device, Want { driver_sim: args.driver_sim, fault: args.sim_fault })?;
     let file = report::Writer::open(&args.report)?;
     let record = args.record.as_deref().map(report::Writer::open).transpose()?;
     let stop = stop_on_ctrl_c()?;
-    match opened {
-        Opened::Sim(device) => run_on(&device, &passed, args, &work, (file, record), &stop),
-        Opened::Vulkan(device) => run_on(&device, &passed, args, &work, (file, record), &stop),
-    }
+    on_device!(&opened, device => run_on(device, &passed, args, &work, (file, record), &stop))
 }
 
 /// Runs a workload once under one plan, and keeps its waits if there is a recorder.
@@ -58,10 +56,7 @@ pub(crate) fn once(
     let deadline = DurNs::from_us(4 * work.queues.len() as u64 * longest);
     let deadline = deadline.max(DurNs::from_ms(5_000));
     let shared = Shared { bands, name: "", recorder, deadline, stop: &stop, done: &done };
-    let result = match opened {
-        Opened::Sim(device) => drive::drive(device, &work.queues, &shared)?,
-        Opened::Vulkan(device) => drive::drive(device, &work.queues, &shared)?,
-    };
+    let result = on_device!(opened, device => drive::drive(device, &work.queues, &shared))?;
     match result.tally.error {
         Some(error) => Err(error.into()),
         None => Ok(result),

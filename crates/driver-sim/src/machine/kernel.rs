@@ -4,12 +4,17 @@
 //! | kernel | parameters | what it does |
 //! |---|---|---|
 //! | `step` | out: u64, words: u32, seed: u64, ns: u64 | after `ns`, word `i` of `out` is a hundred rounds of a generator from `seed` and `i` |
+//! | `timed_step` | those of `step`, stamp: u64 | the same, and at its end the device's clock goes to `stamp` |
+//! | `tick` | go: u64, out: u64 | once the word `go` isn't 0, the device's clock goes to `out` |
 //! | `spin_ns` | ns: u64 | takes `ns` |
 //! | `fault` | | stores to an address that nobody has |
+//!
+//! The device's clock (`%globaltimer`) is the host's monotonic one and a constant, so that nobody takes one
+//! for the other.
 
 use super::code::*;
 use super::memory::Pinned;
-use super::{Result, machine};
+use super::{Result, machine, now};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -63,23 +68,45 @@ impl Function {
             }
         };
         match self.name.as_str() {
-            "step" => {
+            "step" | "timed_step" => {
                 let out = word(0)?;
+                let stamp = if self.name == "step" { None } else { Some(word(4)?) };
                 // SAFETY: as above; this one has four bytes.
                 let words = unsafe { (*parameters.add(1)).cast::<u32>().read_unaligned() };
                 let (seed, ns) = (word(2)?, word(3)?);
                 let effect = move |memory: &Pinned<'_>| {
                     let address = |i: u64| out + 8 * i;
                     (0..u64::from(words))
-                        .try_for_each(|i| memory.store(address(i), rounds(seed, i), true))
+                        .try_for_each(|i| memory.store(address(i), rounds(seed, i), true))?;
+                    stamp.map_or(Ok(()), |stamp| memory.store(stamp, device_clock(), true))
                 };
                 Ok(Launch { ns, effect: Some(Arc::new(effect)), faults: false })
+            }
+            "tick" => {
+                let (go, out) = (word(0)?, word(1)?);
+                let effect = move |memory: &Pinned<'_>| {
+                    let begun = now();
+                    while memory.load(go, true)? == 0 && now() - begun < TICK_MOST {
+                        std::hint::spin_loop();
+                    }
+                    memory.store(out, device_clock(), true)
+                };
+                Ok(Launch { ns: 0, effect: Some(Arc::new(effect)), faults: false })
             }
             "spin_ns" => Ok(Launch { ns: word(0)?, effect: None, faults: false }),
             "fault" => Ok(Launch { ns: 1_000, effect: None, faults: true }),
             _ => Err(NOT_SUPPORTED),
         }
     }
+}
+
+/// How far the device's clock is ahead of the host's.
+const AHEAD: u64 = 7_777_777_777;
+/// The kernel `tick` waits for the host at most that long.
+const TICK_MOST: u64 = 2_000_000_000;
+
+fn device_clock() -> u64 {
+    now() + AHEAD
 }
 
 /// A hundred rounds of a generator, one at a time, as the kernel runs them.
