@@ -8,6 +8,7 @@ mod addresses;
 mod lines;
 mod timers;
 mod watch;
+mod wheel;
 
 pub use watch::{Idle, LineSet, SharedLine, WatchedLine};
 
@@ -22,7 +23,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use lines::{Left, Lines, WaiterKey};
+use lines::{Lines, WaiterKey};
 use timers::{TimerKey, Timers};
 use watch::LineRef;
 
@@ -64,7 +65,7 @@ pub struct Reactor<'l, C> {
     look_at_all: Cell<bool>,
     outside: Cell<usize>,
     // Kept between passes so that neither allocates (invariant 11).
-    due: Cell<Vec<Fired<'l>>>,
+    timed: Cell<Vec<Timed<'l>>>,
     watched: Cell<Vec<WatchedLine<'l>>>,
 }
 
@@ -72,8 +73,8 @@ struct Tables<'l> {
     lines: Lines<'l>,
     timers: Timers<Due>,
     alarms: usize,
-    /// What a pass found, until its wakers run.
-    due: Vec<Fired<'l>>,
+    /// Those whose time a pass found to have come, until their wakers run.
+    timed: Vec<Timed<'l>>,
 }
 
 impl Tables<'_> {
@@ -84,7 +85,7 @@ impl Tables<'_> {
 }
 
 /// A waker to wake, and a shared line to let go, once the tables are released.
-type Fired<'l> = (Waker, Option<LineRef<'l>>);
+type Timed<'l> = (Waker, Option<LineRef<'l>>);
 
 enum Due {
     Alarm(Waker),
@@ -101,7 +102,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
     pub fn with_bell(clock: C, bell: Arc<Bell>) -> Self {
         let rung = Cell::new(bell.line().load(Bell::HOST));
         let tables =
-            Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0, due: Vec::new() };
+            Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0, timed: Vec::new() };
         Self {
             clock,
             bell,
@@ -109,7 +110,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
             rung,
             look_at_all: Cell::new(false),
             outside: Cell::new(0),
-            due: Cell::default(),
+            timed: Cell::default(),
             watched: Cell::default(),
         }
     }
@@ -185,53 +186,77 @@ impl<'l, C: Clock> Reactor<'l, C> {
     }
 
     fn pass(&self) -> bool {
-        let (next, only, woken) = {
-            let Tables { lines, timers, due, .. } = &mut *self.tables.borrow_mut();
+        let (due, next) = {
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
             if lines.len() > 0 {
                 let all = self.look_at_all.take();
-                lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
-                    if let Some(bound) = bound {
-                        timers.cancel(bound);
-                    }
-                    due.push((waker, line));
-                });
+                lines.scan(&self.bell, all, &mut |bound| drop(timers.cancel(bound)));
             }
-            let (next, woken) = (timers.next(), due.len());
-            (next, if woken == 1 && next.is_none() { due.pop() } else { None }, woken)
+            (lines.any_due(), timers.lower_bound())
         };
-        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
-        if let Some((waker, _line)) = only {
-            waker.wake();
-            return true;
-        }
         // Read with nothing borrowed, and not at all while nothing is timed.
-        let now = next.map(|_| self.clock.monotonic_ns());
-        let timed = next <= now && now.is_some();
-        if woken > 0 || timed { self.wake_due(now) } else { false }
+        let timed = next.is_some_and(|next| {
+            let now = self.clock.monotonic_ns();
+            next <= now && self.take_timed(now)
+        });
+        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
+        if due {
+            self.wake_reached();
+        }
+        if timed {
+            self.wake_timed();
+        }
+        due || timed
     }
 
-    /// Wakes what a pass found, and the timers that are due.
-    fn wake_due(&self, now: Option<MonoNs>) -> bool {
-        let mut woken = {
-            let Tables { lines, timers, alarms, due } = &mut *self.tables.borrow_mut();
-            while let Some(timer) = now.and_then(|now| timers.pop_due(now)) {
-                match timer {
-                    Due::Alarm(waker) => {
-                        *alarms -= 1;
-                        due.push((waker, None));
-                    }
-                    Due::Bound(key) => {
-                        due.extend(lines.forget(key).map(|left| (left.waker, left.line)));
-                    }
+    /// Wakes those whose numbers are reached.
+    #[inline]
+    fn wake_reached(&self) {
+        loop {
+            let (waker, let_go) = {
+                let Tables { lines, .. } = &mut *self.tables.borrow_mut();
+                (lines.next_due(), lines.any_let_go())
+            };
+            let Some(waker) = waker else {
+                if let_go {
+                    self.let_go();
+                }
+                return;
+            };
+            waker.wake();
+        }
+    }
+
+    #[cold]
+    fn let_go(&self) {
+        // Taken with the tables borrowed, and dropped without.
+        let next = || self.tables.borrow_mut().lines.next_let_go();
+        core::iter::from_fn(next).for_each(drop);
+    }
+
+    /// Takes those whose time has come out of the tables, before any waker runs that could change who
+    /// they are: whether there is one.
+    fn take_timed(&self, now: MonoNs) -> bool {
+        let Tables { lines, timers, alarms, timed } = &mut *self.tables.borrow_mut();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Due::Alarm(waker) => {
+                    *alarms -= 1;
+                    timed.push((waker, None));
+                }
+                Due::Bound(key) => {
+                    timed.extend(lines.forget(key).map(|left| (left.waker, left.line)));
                 }
             }
-            core::mem::replace(due, self.due.take())
-        };
-        let woke = !woken.is_empty();
-        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
-        woken.drain(..).for_each(|(waker, _line)| waker.wake());
-        self.due.set(woken);
-        woke
+        }
+        !timed.is_empty()
+    }
+
+    fn wake_timed(&self) {
+        let spare = self.timed.take();
+        let mut timed = core::mem::replace(&mut self.tables.borrow_mut().timed, spare);
+        timed.drain(..).for_each(|(waker, _line)| waker.wake());
+        self.timed.set(timed);
     }
 
     /// One turn: wakes what is due, or else idles once.
@@ -253,8 +278,8 @@ impl<'l, C: Clock> Reactor<'l, C> {
             return Ok(Turn::Woke);
         }
         let (waiting, next) = {
-            let tables = self.tables.borrow();
-            (tables.lines.len() > 0, tables.timers.next())
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
+            (lines.len() > 0, timers.next())
         };
         let outside = self.outside.get() > 0;
         if !waiting && !outside && next.is_none() {
