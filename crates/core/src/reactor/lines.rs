@@ -26,6 +26,16 @@ pub(super) struct WaiterKey {
     generation: u32,
 }
 
+impl WaiterKey {
+    /// Names no waiter.
+    pub(super) const NONE: WaiterKey = WaiterKey { waiter: NONE, generation: 0 };
+
+    #[inline]
+    pub(super) fn is_some(self) -> bool {
+        self.waiter != NONE
+    }
+}
+
 /// What a waiter leaves behind when it is forgotten: the caller wakes, drops and cancels, once it has
 /// let go of the tables.
 pub(super) struct Left<'l> {
@@ -66,15 +76,21 @@ struct Watched<'l> {
 }
 
 impl Watched<'_> {
-    /// A bit for each slot whose word has reached its smallest target, by Acquire loads (invariant
-    /// 1). A slot with no waiter has the largest target, so that no branch comes in between.
+    /// How many slots' words have reached their smallest target, by Acquire loads (invariant 1). A
+    /// slot with no waiter has the largest target, so that no branch comes in between.
     #[inline]
-    fn reached(&self) -> u32 {
-        let pairs = self.line.get().words.iter().zip(&self.least).rev();
-        let below = |bits: u32, (word, &least): (&crate::sync::AtomicU64, &u64)| {
-            bits + bits + u32::from(word.load(Ordering::Acquire) < least)
-        };
-        pairs.fold(0, below) ^ 0xFF
+    fn reached(&self) -> u64 {
+        let pairs = self.line.get().words.iter().zip(&self.least);
+        pairs.map(|(word, &least)| u64::from(word.load(Ordering::Acquire) >= least)).sum()
+    }
+
+    /// A bit for each such slot.
+    #[inline]
+    fn reached_slots(&self) -> u8 {
+        let pairs = self.line.get().words.iter().zip(&self.least).enumerate();
+        pairs.fold(0, |slots, (slot, (word, &least))| {
+            slots | u8::from(word.load(Ordering::Acquire) >= least) << slot
+        })
     }
 }
 
@@ -204,6 +220,13 @@ impl<'l> Lines<'l> {
         (waiter.generation == key.generation).then_some(waiter)
     }
 
+    /// Whether a key names a registered waiter.
+    #[inline]
+    pub(super) fn knows(&self, key: WaiterKey) -> bool {
+        let waiter = self.waiters.get(key.waiter as usize);
+        waiter.is_some_and(|waiter| waiter.generation == key.generation)
+    }
+
     /// The waker of a registered waiter.
     #[inline]
     pub(super) fn waker(&mut self, key: WaiterKey) -> Option<&mut Waker> {
@@ -255,21 +278,19 @@ impl<'l> Lines<'l> {
     fn scan_group(&mut self, group: usize, bound: &mut impl FnMut(TimerKey)) {
         // Backwards: a line that empties is replaced by one that was already looked at.
         let mut left = self.watched[group].len();
-        while let Some((at, slots)) =
-            self.watched[group][..left].iter().enumerate().rev().find_map(|(at, watched)| {
-                Some((at, watched.reached())).filter(|&(_, slots)| slots != 0)
-            })
+        while let Some(at) =
+            self.watched[group][..left].iter().rposition(|watched| watched.reached() != 0)
         {
-            self.reach(group, at, slots, bound);
+            self.reach(group, at, bound);
             left = at;
         }
     }
 
-    /// Makes due who waits for the reached `slots` of a line.
-    fn reach(&mut self, group: usize, at: usize, slots: u32, bound: &mut impl FnMut(TimerKey)) {
+    /// Makes due who waits for the reached slots of a line.
+    fn reach(&mut self, group: usize, at: usize, bound: &mut impl FnMut(TimerKey)) {
         let watched = &mut self.watched[group][at];
         let line = &mut self.lines[watched.id as usize];
-        let mut slots = slots & u32::from(line.occupied);
+        let mut slots = watched.reached_slots() & line.occupied;
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize % LINE_WORDS;
             slots &= slots - 1;
@@ -284,7 +305,7 @@ impl<'l> Lines<'l> {
                 }
                 waiter.generation = waiter.generation.wrapping_add(1);
                 self.count -= 1;
-                if waiter.bound != TimerKey::NONE {
+                if waiter.bound.is_some() {
                     bound(core::mem::replace(&mut waiter.bound, TimerKey::NONE));
                 }
                 (last, next) = (next, waiter.next);

@@ -92,6 +92,12 @@ enum Due {
     Bound(WaiterKey),
 }
 
+impl Default for Due {
+    fn default() -> Self {
+        Due::Bound(WaiterKey::NONE)
+    }
+}
+
 impl<'l, C: Clock> Reactor<'l, C> {
     /// A reactor with nothing registered and a doorbell in ordinary memory.
     pub fn new(clock: C) -> Self {
@@ -146,7 +152,14 @@ impl<'l, C: Clock> Reactor<'l, C> {
     /// first. When both hold, completion wins.
     pub fn ready(&self, work: MemoryDescriptor<'l>, until: Option<MonoNs>) -> Ready<'_, 'l, C> {
         let line = LineRef::Borrowed(work.line());
-        Ready { reactor: self, line, slot: work.slot(), target: work.target(), until, key: None }
+        Ready {
+            reactor: self,
+            line,
+            slot: work.slot(),
+            target: work.target(),
+            until,
+            key: WaiterKey::NONE,
+        }
     }
 
     /// As [`ready`](Reactor::ready), over a line that the future and its registration keep alive.
@@ -157,12 +170,19 @@ impl<'l, C: Clock> Reactor<'l, C> {
         target: u64,
         until: Option<MonoNs>,
     ) -> Ready<'_, 'l, C> {
-        Ready { reactor: self, line: LineRef::Shared(line), slot, target, until, key: None }
+        Ready {
+            reactor: self,
+            line: LineRef::Shared(line),
+            slot,
+            target,
+            until,
+            key: WaiterKey::NONE,
+        }
     }
 
     /// Resolves when the clock reads `at`.
     pub fn alarm(&self, at: MonoNs) -> Alarmed<'_, 'l, C> {
-        Alarmed { reactor: self, at, key: None }
+        Alarmed { reactor: self, at, key: TimerKey::NONE }
     }
 
     /// A promise that something outside, such as another thread, will wake a task: while it lives,
@@ -306,6 +326,53 @@ impl<'l, C: Clock> Reactor<'l, C> {
         Ok(turn)
     }
 
+    /// A registered waiter is polled again: whether it is still registered, to be woken through
+    /// `waker`.
+    fn waits_again(&self, key: WaiterKey, waker: &Waker) -> bool {
+        let known =
+            |tables: &mut Tables<'l>| tables.lines.waker(key).map(|known| known.will_wake(waker));
+        match known(&mut self.tables.borrow_mut()) {
+            None => return false,
+            Some(true) => return true,
+            Some(false) => {}
+        }
+        // Cloned and dropped with nothing borrowed: both may run user code (invariant 5).
+        let mut waker = waker.clone();
+        let known = self
+            .tables
+            .borrow_mut()
+            .lines
+            .waker(key)
+            .map(|known| core::mem::swap(known, &mut waker));
+        known.is_some()
+    }
+
+    /// An alarm is polled again: whether it is still registered, now with `waker`, which is swapped
+    /// for the one before.
+    fn waits_on(&self, key: TimerKey, waker: &mut Waker) -> bool {
+        match self.tables.borrow_mut().timers.get_mut(key) {
+            Some(Due::Alarm(known)) => {
+                core::mem::swap(known, waker);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets a registered waiter.
+    #[inline(never)]
+    fn forget(&self, key: WaiterKey) {
+        let left = {
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
+            let left = lines.forget(key);
+            if let Some(bound) = left.as_ref().and_then(|left| left.bound) {
+                timers.cancel(bound);
+            }
+            left
+        };
+        drop(left); // a waker's or a line's drop may run user code (invariant 5)
+    }
+
     /// Parks with nothing borrowed, on a copy of what is watched (invariant 5).
     fn park<I: Idle>(&self, idle: &mut I, bound: DurNs) {
         let mut watched = self.watched.take();
@@ -357,21 +424,17 @@ pub struct Ready<'r, 'l, C: Clock> {
     slot: Slot,
     target: u64,
     until: Option<MonoNs>,
-    key: Option<WaiterKey>,
+    key: WaiterKey,
 }
 
 impl<C: Clock> Ready<'_, '_, C> {
+    #[inline]
     fn forget(&mut self) {
-        let Some(key) = self.key.take() else { return };
-        let left = {
-            let Tables { lines, timers, .. } = &mut *self.reactor.tables.borrow_mut();
-            let left = lines.forget(key);
-            if let Some(bound) = left.as_ref().and_then(|left| left.bound) {
-                timers.cancel(bound);
-            }
-            left
-        };
-        drop(left); // a waker's or a line's drop may run user code (invariant 5)
+        let key = core::mem::replace(&mut self.key, WaiterKey::NONE);
+        // A waiter that was woken is forgotten already.
+        if key.is_some() && self.reactor.tables.borrow().lines.knows(key) {
+            self.reactor.forget(key);
+        }
     }
 }
 
@@ -388,29 +451,15 @@ impl<C: Clock> Future for Ready<'_, '_, C> {
             this.forget();
             return Poll::Ready(false);
         }
-        let waits = |key| {
-            let tables = &mut *this.reactor.tables.borrow_mut();
-            tables.lines.waker(key).is_some_and(|known| known.will_wake(cx.waker()))
-        };
-        if this.key.is_some_and(waits) {
+        if this.key.is_some() && this.reactor.waits_again(this.key, cx.waker()) {
             return Poll::Pending;
         }
         let waker = cx.waker().clone();
-        let old = {
-            let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
-            match this.key.and_then(|key| lines.waker(key)) {
-                Some(known) => Some(core::mem::replace(known, waker)),
-                None => {
-                    let key = lines.register(&this.line, this.slot, this.target, waker);
-                    if let Some(at) = this.until {
-                        lines.bound(key, timers.insert(at, Due::Bound(key)));
-                    }
-                    this.key = Some(key);
-                    None
-                }
-            }
-        };
-        drop(old); // a waker's drop may run user code (invariant 5)
+        let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
+        this.key = lines.register(&this.line, this.slot, this.target, waker);
+        if let Some(at) = this.until {
+            lines.bound(this.key, timers.insert(at, Due::Bound(this.key)));
+        }
         Poll::Pending
     }
 }
@@ -426,12 +475,16 @@ impl<C: Clock> Drop for Ready<'_, '_, C> {
 pub struct Alarmed<'r, 'l, C: Clock> {
     reactor: &'r Reactor<'l, C>,
     at: MonoNs,
-    key: Option<TimerKey>,
+    key: TimerKey,
 }
 
 impl<C: Clock> Alarmed<'_, '_, C> {
+    #[inline]
     fn forget(&mut self) {
-        let Some(key) = self.key.take() else { return };
+        let key = core::mem::replace(&mut self.key, TimerKey::NONE);
+        if !key.is_some() {
+            return;
+        }
         let due = {
             let Tables { timers, alarms, .. } = &mut *self.reactor.tables.borrow_mut();
             let due = timers.cancel(key);
@@ -451,19 +504,13 @@ impl<C: Clock> Future for Alarmed<'_, '_, C> {
             this.forget();
             return Poll::Ready(());
         }
-        let waker = cx.waker().clone();
-        let old = {
-            let Tables { timers, alarms, .. } = &mut *this.reactor.tables.borrow_mut();
-            match this.key.and_then(|key| timers.get_mut(key)) {
-                Some(due) => Some(core::mem::replace(due, Due::Alarm(waker))),
-                None => {
-                    *alarms += 1;
-                    this.key = Some(timers.insert(this.at, Due::Alarm(waker)));
-                    None
-                }
-            }
-        };
-        drop(old); // a waker's drop may run user code (invariant 5)
+        let mut waker = cx.waker().clone();
+        if this.key.is_some() && this.reactor.waits_on(this.key, &mut waker) {
+            return Poll::Pending; // the old waker is dropped with nothing borrowed (invariant 5)
+        }
+        let Tables { timers, alarms, .. } = &mut *this.reactor.tables.borrow_mut();
+        *alarms += 1;
+        this.key = timers.insert(this.at, Due::Alarm(waker));
         Poll::Pending
     }
 }

@@ -27,10 +27,15 @@ impl TimerKey {
     /// Names no timer.
     pub(super) const NONE: TimerKey = TimerKey { node: NONE, generation: 0 };
 
+    #[inline]
+    pub(super) fn is_some(self) -> bool {
+        self.node != NONE
+    }
+
     /// The key, unless it is that of none.
     #[inline]
     pub(super) fn named(self) -> Option<TimerKey> {
-        if self == TimerKey::NONE { None } else { Some(self) }
+        self.is_some().then_some(self)
     }
 }
 
@@ -61,7 +66,8 @@ impl Due {
 }
 
 struct Node<T> {
-    payload: Option<T>,
+    /// The default in a free node.
+    payload: T,
     at: u64,
     sequence: u64,
     generation: u32,
@@ -73,7 +79,7 @@ struct Node<T> {
     next: u32,
 }
 
-impl<T> Timers<T> {
+impl<T: Default> Timers<T> {
     pub(super) const fn new() -> Self {
         Self {
             nodes: Vec::new(),
@@ -111,19 +117,27 @@ impl<T> Timers<T> {
         self.near.first().map(|due| MonoNs(due.at))
     }
 
-    #[inline]
+    #[inline(always)] // a payload that is passed in memory is waited for
     pub(super) fn insert(&mut self, at: MonoNs, payload: T) -> TimerKey {
         let id = if self.free == NONE { self.another() } else { self.free };
+        let far = at.0 >= self.near_end;
+        let (mut list, mut next) = (NEAR, NONE);
+        if far {
+            list = self.far.list(at.0);
+            next = self.far.push(list, id);
+        }
         let node = &mut self.nodes[id as usize];
         self.free = node.next;
-        (node.payload, node.at, node.sequence) = (Some(payload), at.0, self.sequence);
+        (node.payload, node.at, node.sequence) = (payload, at.0, self.sequence);
+        (node.list, node.next) = (list, next);
         let key = TimerKey { node: id, generation: node.generation };
         self.sequence += 1;
         self.count += 1;
-        if at.0 < self.near_end {
-            self.push_near(id)
-        } else {
-            self.push_far(id, at.0)
+        if let Some(next) = self.nodes.get_mut(next as usize) {
+            next.prev = id;
+        }
+        if !far {
+            self.push_near(id);
         }
         key
     }
@@ -131,7 +145,7 @@ impl<T> Timers<T> {
     #[cold]
     fn another(&mut self) -> u32 {
         self.nodes.push(Node {
-            payload: None,
+            payload: T::default(),
             at: 0,
             sequence: 0,
             generation: 0,
@@ -146,7 +160,7 @@ impl<T> Timers<T> {
     #[inline]
     pub(super) fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
         let node = self.nodes.get_mut(key.node as usize)?;
-        if node.generation != key.generation { None } else { node.payload.as_mut() }
+        if node.generation != key.generation { None } else { Some(&mut node.payload) }
     }
 
     /// Takes a pending timer out.
@@ -159,7 +173,7 @@ impl<T> Timers<T> {
         let (list, prev, next) = (node.list, node.prev, node.next);
         if list == NEAR {
             self.remove_near(prev as usize);
-            return self.release(key.node);
+            return Some(self.release(key.node));
         }
         if self.far.is_first(list, key.node) {
             self.far.set_first(list, next);
@@ -169,7 +183,7 @@ impl<T> Timers<T> {
                 next.prev = prev;
             }
         }
-        self.release(key.node)
+        Some(self.release(key.node))
     }
 
     /// Takes out the earliest timer if it is due.
@@ -182,16 +196,16 @@ impl<T> Timers<T> {
             return None;
         }
         self.remove_near(0);
-        self.release(node)
+        Some(self.release(node))
     }
 
     #[inline]
-    fn release(&mut self, id: u32) -> Option<T> {
+    fn release(&mut self, id: u32) -> T {
         let node = &mut self.nodes[id as usize];
         node.generation = node.generation.wrapping_add(1);
         node.next = core::mem::replace(&mut self.free, id);
         self.count -= 1;
-        node.payload.take()
+        core::mem::take(&mut node.payload)
     }
 
     #[inline]

@@ -6,7 +6,8 @@
 const NONE: u32 = u32::MAX;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-const LEVELS: usize = 11;
+/// 11 are used; with a power of two no place has to be looked at whether it is in range.
+const LEVELS: usize = 16;
 
 pub(super) struct Wheel {
     /// No time in a list is before this. Within a level, lists lie in the order of their times.
@@ -92,6 +93,6 @@ impl Wheel {
 
 #[inline]
 fn split(list: u32) -> (usize, usize) {
-    let list = list as usize % (LEVELS * SLOTS);
-    (list / SLOTS, list % SLOTS)
+    let list = list as usize;
+    (list / SLOTS % LEVELS, list % SLOTS)
 }
