@@ -131,7 +131,8 @@ impl<F: Future<Output = ()>> Executor<F> {
                 continue;
             }
             let start = reactor.monotonic_ns();
-            let turn = reactor.turn(idle, park_bound, unfinished);
+            let early = Some(self.ready.early());
+            let turn = reactor.turn_unless(idle, park_bound, unfinished, early);
             self.ready.awake();
             match turn {
                 Ok(Turn::Woke) => {

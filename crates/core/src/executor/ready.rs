@@ -15,6 +15,7 @@
 //! A waker that is suspended between two levels delays, for that long, later wakes of the same 64
 //! tasks; none is lost.
 
+use crate::reactor::Early;
 use crate::sync::{AtomicU64, AtomicWaker, Ordering};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -229,11 +230,17 @@ impl ReadySet {
         asleep
     }
 
-    /// Declares the executor awake.
+    /// Declares the executor awake. What others set in the root is taken at the same time: one
+    /// crossing of its line and not two.
     pub(super) fn awake(&self) {
         let Word { remote, local } = &self.root.word;
-        remote.0.fetch_and(!SLEEPING, Ordering::AcqRel);
-        local.store(local.load(Ordering::Relaxed) & !SLEEPING, Ordering::Relaxed);
+        let bits = local.load(Ordering::Relaxed) | remote.0.swap(0, Ordering::AcqRel);
+        local.store(bits & !SLEEPING, Ordering::Relaxed);
+    }
+
+    /// What changes as soon as another thread wakes a task of a sleeping executor.
+    pub(super) fn early(&self) -> Early<'_> {
+        Early::new(&self.root.word.remote.0, SLEEPING)
     }
 
     /// Whether a task may be ready.
@@ -361,20 +368,21 @@ mod loom_tests {
     /// rung; it never parks on a silent word with a task ready.
     #[test]
     fn a_wake_from_another_thread_ends_the_park() {
-        for task in [0, DIRECT] {
-            loom::model(move || a_wake_ends_the_park(task));
+        for (task, spins) in [(0, false), (0, true), (DIRECT, false), (DIRECT, true)] {
+            loom::model(move || a_wake_ends_the_park(task, spins));
         }
     }
 
-    fn a_wake_ends_the_park(task: usize) {
+    fn a_wake_ends_the_park(task: usize, spins: bool) {
         let mut set = ReadySet::new();
         let spot = set.spot(task);
         let bell = Arc::new(Bell::new());
         let ringer = thread::spawn(move || spot.set());
         let rung_before = bell.line().load(Bell::HOST);
         if set.sleep(&Waker::from(bell.clone())) {
-            // The park: a store to the wake word ends it, and nothing else.
-            while bell.line().load(Bell::HOST) == rung_before {
+            // The park: a store to the wake word ends it, or to the root where it spins, and nothing
+            // else.
+            while bell.line().load(Bell::HOST) == rung_before && !(spins && set.early().is_seen()) {
                 thread::yield_now();
             }
             set.awake();

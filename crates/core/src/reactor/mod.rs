@@ -10,6 +10,7 @@ mod timers;
 mod watch;
 mod wheel;
 
+pub(crate) use watch::Early;
 pub use watch::{Idle, LineSet, SharedLine, WatchedLine};
 
 use crate::{
@@ -294,6 +295,17 @@ impl<'l, C: Clock> Reactor<'l, C> {
         park_bound: DurNs,
         tasks_left: usize,
     ) -> Result<Turn> {
+        self.turn_unless(idle, park_bound, tasks_left, None)
+    }
+
+    /// A turn whose park an executor's own word ends, too.
+    pub(crate) fn turn_unless<I: Idle>(
+        &self,
+        idle: &mut I,
+        park_bound: DurNs,
+        tasks_left: usize,
+        early: Option<Early<'_>>,
+    ) -> Result<Turn> {
         if self.fire() {
             return Ok(Turn::Woke);
         }
@@ -311,7 +323,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
         let turn = if waiting || (outside && !unparkable) {
             let now = self.clock.monotonic_ns();
             let bound = next.map_or(park_bound, |at| park_bound.min(at.since(now)));
-            self.park(idle, bound);
+            self.park(idle, bound, early);
             Turn::Parked
         } else {
             // Invariant 12: nothing to watch, so nothing is spent until a timer or a ring.
@@ -374,7 +386,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
     }
 
     /// Parks with nothing borrowed, on a copy of what is watched (invariant 5).
-    fn park<I: Idle>(&self, idle: &mut I, bound: DurNs) {
+    fn park<I: Idle>(&self, idle: &mut I, bound: DurNs, early: Option<Early<'_>>) {
         let mut watched = self.watched.take();
         let (rings, seen) = {
             let lines = &self.tables.borrow().lines;
@@ -386,7 +398,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
             words[..seen.len()].copy_from_slice(&seen);
             WatchedLine::changing(self.bell.line(), words)
         });
-        if !idle.park_lines(&LineSet::with_bell(&watched, bell), bound) {
+        if !idle.park_lines(&LineSet::with_bell(&watched, bell, early), bound) {
             self.look_at_all.set(rings);
         }
         watched.clear(); // lets go of shared lines, with nothing borrowed
