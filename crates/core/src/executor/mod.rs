@@ -4,15 +4,16 @@
 //! ready does the thread idle, in the reactor's turn. Upholds invariants 4 (a wake from another
 //! thread ends the idle) and 12 (nothing ready, nothing spent).
 
+mod join;
 mod ready;
 mod task;
 
-pub use task::JoinHandle;
+pub use join::JoinHandle;
 
 use crate::{Clock, DurNs, Idle, Reactor, Result, Turn};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
@@ -54,8 +55,7 @@ const BUSY_ROUNDS: u32 = 64;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct Executor<F: Future<Output = ()>> {
-    shared: Rc<RefCell<Shared<F>>>,
-    /// The shared set, as far as there are placed tasks: read with nothing borrowed.
+    shared: Rc<Shared<F>>,
     ready: ReadySet,
     tasks: Tasks<F>,
 }
@@ -69,14 +69,14 @@ pub type DynExecutor<'t> = Executor<DynTask<'t>>;
 impl<F: Future<Output = ()>> Executor<F> {
     /// An executor with no task.
     pub fn new() -> Self {
-        let shared = Shared::new();
-        let ready = shared.ready.clone();
-        Self { shared: Rc::new(RefCell::new(shared)), ready, tasks: Tasks::new() }
+        Self { shared: Rc::new(Shared::new()), ready: ReadySet::new(), tasks: Tasks::new() }
     }
 
     /// Adds a task; the next run polls it once, and then only after its waker fired.
     pub fn spawn(&mut self, future: F) -> JoinHandle {
-        JoinHandle::unit(self.tasks.admit(&mut self.ready, &self.shared, future))
+        let joined = self.shared.places.admit();
+        self.tasks.place(&mut self.ready, joined.place(), future);
+        JoinHandle::unit(joined)
     }
 
     /// A handle that spawns from inside a task.
@@ -86,7 +86,7 @@ impl<F: Future<Output = ()>> Executor<F> {
 
     /// Tasks that have not ended.
     pub fn unfinished(&self) -> usize {
-        self.shared.borrow().live()
+        self.shared.places.live()
     }
 
     /// Runs until every task has ended. `park_bound` bounds each park.
@@ -115,11 +115,8 @@ impl<F: Future<Output = ()>> Executor<F> {
                 self.tasks.place_arrivals(&mut self.ready, &self.shared);
             }
             self.round(reactor, &mut stats);
-            let unfinished = {
-                let shared = self.shared.borrow();
-                arrivals = shared.has_arrivals();
-                shared.live()
-            };
+            arrivals = self.shared.has_arrivals();
+            let unfinished = self.shared.places.live();
             if unfinished == 0 {
                 return Ok(stats);
             }
@@ -144,7 +141,8 @@ impl<F: Future<Output = ()>> Executor<F> {
                 continue;
             }
             let start = reactor.monotonic_ns();
-            let turn = reactor.turn(idle, park_bound, unfinished);
+            let early = Some(self.ready.early());
+            let turn = reactor.turn_unless(idle, park_bound, unfinished, early);
             self.ready.awake();
             match turn {
                 Ok(Turn::Woke) => {
@@ -165,7 +163,7 @@ impl<F: Future<Output = ()>> Executor<F> {
     fn round<C: Clock>(&mut self, reactor: &Reactor<'_, C>, stats: &mut RunStats) {
         let Executor { shared, ready, tasks } = self;
         ready.round(|index| {
-            if tasks.poll(index, shared) {
+            if tasks.poll(index, &shared.places) {
                 stats.polls += 1;
                 stats.woke += u64::from(reactor.fire());
             }
@@ -173,7 +171,7 @@ impl<F: Future<Output = ()>> Executor<F> {
     }
 
     fn has_work(&self) -> bool {
-        self.ready.any() || self.shared.borrow().has_arrivals()
+        self.ready.any() || self.shared.has_arrivals()
     }
 }
 
@@ -205,14 +203,14 @@ impl<F: Future<Output = ()>> fmt::Debug for Executor<F> {
 
 /// Spawns tasks onto an executor of this thread, from inside its tasks too.
 pub struct Spawner<F> {
-    shared: Rc<RefCell<Shared<F>>>,
+    shared: Rc<Shared<F>>,
 }
 
 impl<F: Future<Output = ()>> Spawner<F> {
     /// Adds a task, which the executor polls in its next round. Once the executor is gone the task
     /// is dropped at once and its handle says so.
     pub fn spawn(&self, future: F) -> JoinHandle {
-        spawn(&self.shared, future)
+        JoinHandle::unit(self.shared.admit(future))
     }
 }
 
@@ -235,18 +233,12 @@ impl<F> fmt::Debug for Spawner<F> {
     }
 }
 
-fn spawn<F>(shared: &RefCell<Shared<F>>, future: F) -> JoinHandle {
-    let (task, refused) = shared.borrow_mut().admit(future);
-    drop(refused); // user code, so nothing is borrowed here (invariant 5)
-    JoinHandle::unit(task)
-}
-
 fn spawn_dyn<'t, T: 't>(
-    shared: &RefCell<Shared<DynTask<'t>>>,
+    shared: &Shared<DynTask<'t>>,
     future: impl Future<Output = T> + 't,
 ) -> JoinHandle<T> {
     let output = Rc::new(Cell::new(None));
     let into = output.clone();
-    let task = spawn(shared, Box::pin(async move { into.set(Some(future.await)) }));
+    let task = shared.admit(Box::pin(async move { into.set(Some(future.await)) }));
     JoinHandle::shared(task, output)
 }

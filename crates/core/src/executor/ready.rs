@@ -1,6 +1,7 @@
 //! Which tasks are ready: a tree of bitmaps that any thread may set a bit in.
 //!
-//! Three levels of 64: a leaf has a bit for each of 64 tasks, a branch for each of 64 leaves, the
+//! The root has a bit for each of the first 32 tasks, so that waking one of few is one step. The others
+//! are three levels down: a leaf has a bit for each of 64 tasks, a branch for each of 64 leaves, the
 //! root for each branch. A waker sets its task's bit, and goes up only where it found a word empty.
 //!
 //! Each place has two words. The executor's own thread sets bits in the `local` one by plain loads
@@ -14,17 +15,20 @@
 //! A waker that is suspended between two levels delays, for that long, later wakes of the same 64
 //! tasks; none is lost.
 
+use crate::reactor::Early;
 use crate::sync::{AtomicU64, AtomicWaker, Ordering};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-/// The root's last bit says that the executor sleeps; the others are branches.
+/// The root's last bit says that the executor sleeps, …
 const SLEEPING: u64 = 1 << 63;
-const ROOT_BITS: usize = 63;
+/// … its first ones are tasks, …
+const DIRECT: usize = 32;
+/// … and those between are branches.
+const BRANCHES: usize = 63 - DIRECT;
 
 /// The set, as the executor holds it.
-#[derive(Clone)]
 pub(super) struct ReadySet {
     root: Arc<Root>,
     branches: Vec<Arc<Branch>>,
@@ -38,6 +42,21 @@ struct Root {
 }
 
 impl Root {
+    #[inline]
+    fn set(&self, bit: u64) {
+        if self.word.set(bit) & SLEEPING != 0 {
+            self.ring();
+        }
+    }
+
+    #[inline]
+    fn set_local(&self, bit: u64) {
+        // A host may wake tasks while it idles; that has to end its idle, too.
+        if self.word.set_local(bit) & SLEEPING != 0 {
+            self.ring();
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn ring(&self) {
@@ -51,7 +70,7 @@ struct Branch {
     bit: u64,
 }
 
-pub(super) struct Leaf {
+struct Leaf {
     word: Word,
     branch: Arc<Branch>,
     bit: u64,
@@ -103,35 +122,41 @@ impl Word {
     }
 }
 
-impl Leaf {
-    /// Marks a task ready, from any thread.
+/// A task's bit.
+pub(super) struct Spot {
+    word: SpotWord,
+    bit: u64,
+}
+
+enum SpotWord {
+    Root(Arc<Root>),
+    Leaf(Arc<Leaf>),
+}
+
+impl Spot {
+    /// Marks the task ready, from any thread.
     #[inline(never)]
-    pub(super) fn set(&self, bit: u64) {
-        if self.word.set(bit) != 0 {
-            return;
-        }
-        let branch = &self.branch;
-        if branch.word.set(self.bit) != 0 {
-            return;
-        }
-        if branch.root.word.set(branch.bit) & SLEEPING != 0 {
-            branch.root.ring();
+    pub(super) fn set(&self) {
+        match &self.word {
+            SpotWord::Root(root) => root.set(self.bit),
+            SpotWord::Leaf(leaf) => {
+                if leaf.word.set(self.bit) == 0 && leaf.branch.word.set(leaf.bit) == 0 {
+                    leaf.branch.root.set(leaf.branch.bit);
+                }
+            }
         }
     }
 
-    /// Marks a task ready, from the executor's thread.
+    /// Marks the task ready, from the executor's thread.
     #[inline]
-    pub(super) fn set_local(&self, bit: u64) {
-        if self.word.set_local(bit) != 0 {
-            return;
-        }
-        let branch = &self.branch;
-        if branch.word.set_local(self.bit) != 0 {
-            return;
-        }
-        // A host may wake tasks while it idles; that has to end its idle, too.
-        if branch.root.word.set_local(branch.bit) & SLEEPING != 0 {
-            branch.root.ring();
+    pub(super) fn set_local(&self) {
+        match &self.word {
+            SpotWord::Root(root) => root.set_local(self.bit),
+            SpotWord::Leaf(leaf) => {
+                if leaf.word.set_local(self.bit) == 0 && leaf.branch.word.set_local(leaf.bit) == 0 {
+                    leaf.branch.root.set_local(leaf.branch.bit);
+                }
+            }
         }
     }
 }
@@ -142,47 +167,53 @@ impl ReadySet {
         Self { root: Arc::new(root), branches: Vec::new(), leaves: Vec::new() }
     }
 
-    /// The leaf and the bit of a task.
-    pub(super) fn leaf(&mut self, task: usize) -> (Arc<Leaf>, u64) {
+    /// The bit of a task.
+    pub(super) fn spot(&mut self, task: usize) -> Spot {
+        let Some(task) = task.checked_sub(DIRECT) else {
+            return Spot { word: SpotWord::Root(self.root.clone()), bit: 1 << task };
+        };
         let (leaf, bit) = (task / 64, 1 << (task % 64));
         while self.leaves.len() <= leaf {
             let next = self.leaves.len();
             if next.is_multiple_of(64) {
-                let bit = 1 << ((next / 64) % ROOT_BITS);
+                let bit = 1 << (DIRECT + next / 64 % BRANCHES);
                 let root = self.root.clone();
                 self.branches.push(Arc::new(Branch { word: Word::new(), root, bit }));
             }
             let branch = self.branches[next / 64].clone();
             self.leaves.push(Arc::new(Leaf { word: Word::new(), branch, bit: 1 << (next % 64) }));
         }
-        (self.leaves[leaf].clone(), bit)
-    }
-
-    /// Gets to know the leaves that `grown`, a clone of this set, has since got.
-    pub(super) fn catch_up(&mut self, grown: &ReadySet) {
-        self.branches.extend_from_slice(&grown.branches[self.branches.len()..]);
-        self.leaves.extend_from_slice(&grown.leaves[self.leaves.len()..]);
+        Spot { word: SpotWord::Leaf(self.leaves[leaf].clone()), bit }
     }
 
     /// One round: each ready task once. A task that gets ready again after it was taken is for the
     /// next round.
     #[inline]
     pub(super) fn round(&self, mut each: impl FnMut(usize)) {
-        let mut root = self.root.word.take();
-        while root != 0 {
-            // Beyond 63 branches several share a root bit.
-            let mut branch = take_lowest(&mut root);
-            while let Some(Branch { word, .. }) = self.branches.get(branch).map(|found| &**found) {
-                let mut leaves = word.take();
-                while leaves != 0 {
-                    let leaf = branch * 64 + take_lowest(&mut leaves);
-                    let mut tasks = self.leaves[leaf].word.take();
-                    while tasks != 0 {
-                        each(leaf * 64 + take_lowest(&mut tasks));
-                    }
-                }
-                branch += ROOT_BITS;
+        let root = self.root.word.take();
+        let mut branches = (root & !SLEEPING) >> DIRECT;
+        let (mut branch, mut leaves, mut first_leaf) = (usize::MAX, 0, 0);
+        let (mut tasks, mut first_task) = (root & ((1 << DIRECT) - 1), 0);
+        // One loop with one call, so that a poll is compiled into it.
+        loop {
+            while tasks != 0 {
+                each(first_task + take_lowest(&mut tasks));
             }
+            while leaves == 0 {
+                let Some(Branch { word, .. }) = self.branches.get(branch).map(|found| &**found)
+                else {
+                    if branches == 0 {
+                        return;
+                    }
+                    branch = take_lowest(&mut branches);
+                    continue;
+                };
+                (leaves, first_leaf) = (word.take(), branch * 64);
+                // Beyond as many branches as there are bits several share one.
+                branch += BRANCHES;
+            }
+            let leaf = first_leaf + take_lowest(&mut leaves);
+            (tasks, first_task) = (self.leaves[leaf].word.take(), DIRECT + leaf * 64);
         }
     }
 
@@ -199,11 +230,17 @@ impl ReadySet {
         asleep
     }
 
-    /// Declares the executor awake.
+    /// Declares the executor awake. What others set in the root is taken at the same time: one
+    /// crossing of its line and not two.
     pub(super) fn awake(&self) {
         let Word { remote, local } = &self.root.word;
-        remote.0.fetch_and(!SLEEPING, Ordering::AcqRel);
-        local.store(local.load(Ordering::Relaxed) & !SLEEPING, Ordering::Relaxed);
+        let bits = local.load(Ordering::Relaxed) | remote.0.swap(0, Ordering::AcqRel);
+        local.store(bits & !SLEEPING, Ordering::Relaxed);
+    }
+
+    /// What changes as soon as another thread wakes a task of a sleeping executor.
+    pub(super) fn early(&self) -> Early<'_> {
+        Early::new(&self.root.word.remote.0, SLEEPING)
     }
 
     /// Whether a task may be ready.
@@ -238,11 +275,12 @@ mod tests {
     #[test]
     fn every_task_is_found_once_beyond_the_root_too() {
         let mut set = ReadySet::new();
-        let tasks = vec![0, 1, 63, 64, 4_095, 4_096, 63 * 4_096 - 1, 63 * 4_096, 64 * 4_096 + 7];
+        let mut tasks = vec![0, 1, 31, 32, 33, 63, 64, 95, 96, 4_127, 4_128];
+        tasks.extend([31 * 4_096 + 31, 31 * 4_096 + 32, 64 * 4_096 + 7]);
         for &task in tasks.iter().rev() {
-            let (leaf, bit) = set.leaf(task);
-            leaf.set(bit);
-            leaf.set(bit);
+            let spot = set.spot(task);
+            spot.set();
+            spot.set();
         }
         assert!(set.any());
         let mut found = drain(&set);
@@ -254,12 +292,12 @@ mod tests {
     #[test]
     fn a_task_taken_and_woken_again_is_for_the_next_round() {
         let mut set = ReadySet::new();
-        let (leaf, bit) = set.leaf(5);
-        leaf.set(bit);
+        let spot = set.spot(5);
+        spot.set();
         let mut found = Vec::new();
         set.round(|task| {
             found.push(task);
-            leaf.set(bit);
+            spot.set();
         });
         assert_eq!(found, [5]);
         assert_eq!(drain(&set), [5]);
@@ -276,14 +314,14 @@ mod tests {
     #[test]
     fn a_local_wake_rings_a_sleeping_executor_too() {
         let mut set = ReadySet::new();
-        let (leaf, bit) = set.leaf(0);
+        let spot = set.spot(0);
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let bell = Waker::from(count.clone());
-        leaf.set_local(bit);
+        spot.set_local();
         assert!(!set.sleep(&bell));
         assert_eq!(drain(&set), [0]);
         assert!(set.sleep(&bell));
-        leaf.set_local(bit);
+        spot.set_local();
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         set.awake();
         assert_eq!(drain(&set), [0]);
@@ -293,19 +331,19 @@ mod tests {
     #[test]
     fn only_a_sleeping_executor_is_rung_and_none_sleeps_over_a_ready_task() {
         let mut set = ReadySet::new();
-        let (leaf, bit) = set.leaf(0);
+        let spot = set.spot(0);
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let bell = Waker::from(count.clone());
-        leaf.set(bit);
+        spot.set();
         assert!(!set.sleep(&bell));
         drain(&set);
         assert!(set.sleep(&bell));
         assert_eq!(count.0.load(Ordering::Relaxed), 0);
-        leaf.set(bit);
+        spot.set();
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         set.awake();
         assert_eq!(drain(&set), [0]);
-        leaf.set(bit);
+        spot.set();
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
     }
 }
@@ -323,80 +361,96 @@ mod loom_tests {
         found
     }
 
+    /// Tasks that have their bits in the root, in one leaf, and one in each.
+    const PAIRS: [[usize; 2]; 3] = [[0, 1], [DIRECT, DIRECT + 1], [0, DIRECT]];
+
     /// Invariant 4: an executor that went to sleep either finds its task ready or finds its bell
     /// rung; it never parks on a silent word with a task ready.
     #[test]
     fn a_wake_from_another_thread_ends_the_park() {
-        loom::model(|| {
-            let mut set = ReadySet::new();
-            let (leaf, bit) = set.leaf(0);
-            let bell = Arc::new(Bell::new());
-            let ringer = thread::spawn(move || leaf.set(bit));
-            let rung_before = bell.line().load(Bell::HOST);
-            if set.sleep(&Waker::from(bell.clone())) {
-                // The park: a store to the wake word ends it, and nothing else.
-                while bell.line().load(Bell::HOST) == rung_before {
-                    thread::yield_now();
-                }
-                set.awake();
-            }
-            assert_eq!(drain(&set), [0]);
-            ringer.join().unwrap();
-        });
+        for (task, spins) in [(0, false), (0, true), (DIRECT, false), (DIRECT, true)] {
+            loom::model(move || a_wake_ends_the_park(task, spins));
+        }
     }
 
-    /// Two wakers of one leaf, racing with a round: each task is found, at the latest once both
+    fn a_wake_ends_the_park(task: usize, spins: bool) {
+        let mut set = ReadySet::new();
+        let spot = set.spot(task);
+        let bell = Arc::new(Bell::new());
+        let ringer = thread::spawn(move || spot.set());
+        let rung_before = bell.line().load(Bell::HOST);
+        if set.sleep(&Waker::from(bell.clone())) {
+            // The park: a store to the wake word ends it, or to the root where it spins, and nothing
+            // else.
+            while bell.line().load(Bell::HOST) == rung_before && !(spins && set.early().is_seen()) {
+                thread::yield_now();
+            }
+            set.awake();
+        }
+        assert_eq!(drain(&set), [task]);
+        ringer.join().unwrap();
+    }
+
+    /// Two wakers of one word, racing with a round: each task is found, at the latest once both
     /// wakers are done, and what its waker wrote before is seen by then, also where the other waker
     /// went up the tree for both.
     #[test]
-    fn two_wakers_of_one_leaf_lose_no_wake_and_no_data() {
-        loom::model(|| {
-            let mut set = ReadySet::new();
-            let data: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-            let wakers = [0, 1].map(|task| {
-                let (leaf, bit) = set.leaf(task);
-                let data = data.clone();
-                thread::spawn(move || {
-                    data[task].store(7, Ordering::Relaxed);
-                    leaf.set(bit);
-                })
-            });
-            let check = |found: &[usize]| {
-                for &task in found {
-                    assert_eq!(data[task].load(Ordering::Relaxed), 7);
-                }
-            };
-            let mut found = drain(&set);
-            check(&found);
-            for waker in wakers {
-                waker.join().unwrap();
-            }
-            found.extend(drain(&set));
-            found.sort_unstable();
-            assert_eq!(found, [0, 1]);
-        });
+    fn two_wakers_lose_no_wake_and_no_data() {
+        for pair in PAIRS {
+            loom::model(move || two_wakers(pair));
+        }
     }
 
-    /// The executor's own wakes beside another thread's, in one leaf: each task is found, and the
+    fn two_wakers(pair: [usize; 2]) {
+        let mut set = ReadySet::new();
+        let data: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let wakers = [0, 1].map(|at| {
+            let spot = set.spot(pair[at]);
+            let data = data.clone();
+            thread::spawn(move || {
+                data[at].store(7, Ordering::Relaxed);
+                spot.set();
+            })
+        });
+        let check = |found: &[usize]| {
+            for &task in found {
+                assert_eq!(data[usize::from(task == pair[1])].load(Ordering::Relaxed), 7);
+            }
+        };
+        let mut found = drain(&set);
+        check(&found);
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        found.extend(drain(&set));
+        found.sort_unstable();
+        assert_eq!(found, pair);
+    }
+
+    /// The executor's own wakes beside another thread's: each task is found, and the
     /// executor doesn't sleep over either.
     #[test]
-    fn local_and_remote_wakes_of_one_leaf_are_both_found() {
-        loom::model(|| {
-            let mut set = ReadySet::new();
-            let (leaf, bit) = set.leaf(1);
-            let remote = thread::spawn(move || leaf.set(bit));
-            let (leaf, bit) = set.leaf(0);
-            leaf.set_local(bit);
-            assert!(!set.sleep(Waker::noop()));
-            let mut found = drain(&set);
-            leaf.set_local(bit);
-            found.extend(drain(&set));
-            remote.join().unwrap();
-            found.extend(drain(&set));
-            found.sort_unstable();
-            assert_eq!(found, [0, 0, 1]);
-            assert!(set.sleep(Waker::noop()));
-        });
+    fn local_and_remote_wakes_are_both_found() {
+        for pair in PAIRS {
+            loom::model(move || local_and_remote(pair));
+        }
+    }
+
+    fn local_and_remote([local, remote_task]: [usize; 2]) {
+        let mut set = ReadySet::new();
+        let spot = set.spot(remote_task);
+        let remote = thread::spawn(move || spot.set());
+        let spot = set.spot(local);
+        spot.set_local();
+        assert!(!set.sleep(Waker::noop()));
+        let mut found = drain(&set);
+        spot.set_local();
+        found.extend(drain(&set));
+        remote.join().unwrap();
+        found.extend(drain(&set));
+        found.sort_unstable();
+        assert_eq!(found, [local, local, remote_task]);
+        assert!(set.sleep(Waker::noop()));
     }
 
     /// A doorbell's sleeper: registers what ends its sleep, looks again, then sleeps.

@@ -1,59 +1,26 @@
-//! Where tasks live: futures in pinned chunks, each with a header that its wakers and its join
-//! handle share.
+//! Where tasks live: futures in pinned chunks, each place with a seat that its wakers share.
 
-use super::ready::{Leaf, ReadySet};
-use crate::sync::{AtomicBool, AtomicU8, AtomicWaker, Ordering, fence, home_thread, this_thread};
-use crate::{Result, error};
+use super::join::{End, Joined, Places};
+use super::ready::{ReadySet, Spot};
+use crate::sync::{AtomicBool, Ordering, fence, home_thread, this_thread};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Waker};
 
-const LIVE: u8 = 0;
-const FINISHED: u8 = 1;
-const DROPPED: u8 = 2;
-
-/// What a task's wakers and its join handle hold of it.
-///
-/// ```text
-/// LIVE ──the future resolved──▶ FINISHED
-///   └───the executor dropped──▶ DROPPED
-/// ```
-///
-/// A wake of a task that isn't `LIVE` does nothing, so a waker that outlives its task can't wake the
-/// next task of its place.
+/// What a task's wakers hold of it.
 struct Header {
-    state: AtomicU8,
-    /// Whether somebody joined. Handles stay on the executor's thread, and so do reads and writes of
-    /// this: an atomic only so that a header can be shared at all.
-    joined: AtomicBool,
+    /// Its task ended while somebody else held this: a waker that outlives its task does nothing, and
+    /// so can't wake the next task of its place.
+    stale: AtomicBool,
     /// The executor's thread, as `sync` names it.
     home: usize,
-    leaf: Arc<Leaf>,
-    bit: u64,
-    join: AtomicWaker,
-}
-
-impl Header {
-    fn new((leaf, bit): (Arc<Leaf>, u64)) -> Header {
-        let (state, joined) = (AtomicU8::new(LIVE), AtomicBool::new(false));
-        Header { state, joined, home: home_thread(), leaf, bit, join: AtomicWaker::new() }
-    }
-
-    fn end(&self, state: u8) {
-        // Release: the output is written before the state says so. Then the joiner is woken, who
-        // registered before it looked (invariant 4).
-        self.state.store(state, Ordering::Release);
-        if self.joined.load(Ordering::Relaxed) {
-            self.join.wake();
-        }
-    }
+    spot: Spot,
 }
 
 impl Wake for Header {
@@ -63,14 +30,55 @@ impl Wake for Header {
 
     #[inline]
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.load(Ordering::Acquire) != LIVE {
+        if self.stale.load(Ordering::Acquire) {
             return;
         }
         if self.home == this_thread() {
-            self.leaf.set_local(self.bit);
+            self.spot.set_local();
         } else {
-            self.leaf.set(self.bit);
+            self.spot.set();
         }
+    }
+}
+
+/// A place's header, and the waker made from it once so that neither a poll nor a spawn makes one.
+struct Seat {
+    header: Arc<Header>,
+    waker: Waker,
+}
+
+impl Seat {
+    fn new(spot: Spot) -> Seat {
+        let stale = AtomicBool::new(false);
+        let header = Arc::new(Header { stale, home: home_thread(), spot });
+        Seat { waker: Waker::from(header.clone()), header }
+    }
+
+    /// Whether somebody else holds a waker: with no owner but the two here nobody can make one.
+    #[inline]
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.header) != 2
+    }
+
+    /// The task has ended: its wakers do nothing from now on.
+    #[inline]
+    fn leave(&self) {
+        if self.is_shared() {
+            self.header.stale.store(true, Ordering::Release);
+        }
+    }
+
+    /// Makes the seat one of a new task. With wakers of the one before still about it can't be: whether
+    /// it was.
+    #[inline]
+    fn renew(&self) -> bool {
+        if self.is_shared() {
+            return false;
+        }
+        // What the last of the other owners did comes before what is done here.
+        fence(Ordering::Acquire);
+        self.header.stale.store(false, Ordering::Relaxed);
+        true
     }
 }
 
@@ -111,100 +119,48 @@ impl<F> Chunk<F> {
     }
 }
 
-/// What an executor and its spawners share: who is ready, free places, and tasks not yet placed.
+/// What an executor and its spawners share: who has ended, and tasks not yet placed.
 pub(super) struct Shared<F> {
-    pub(super) ready: ReadySet,
-    /// Places of ended tasks, with their seats to use again.
-    free: Vec<(u32, Seat)>,
-    places: u32,
-    inbox: Vec<Arrival<F>>,
-    closed: bool,
+    pub(super) places: Rc<Places>,
+    inbox: RefCell<Vec<Arrival<F>>>,
+    closed: Cell<bool>,
 }
 
 struct Arrival<F> {
-    index: u32,
-    seat: Seat,
+    place: u32,
     future: F,
-}
-
-/// A task's header, and the waker made from it once so that neither a poll nor a spawn makes one.
-struct Seat {
-    header: Arc<Header>,
-    waker: Waker,
-}
-
-impl Seat {
-    fn new(header: Header) -> Seat {
-        let header = Arc::new(header);
-        Seat { waker: Waker::from(header.clone()), header }
-    }
-
-    /// Makes the seat of an ended task one of a new task, unless somebody else still holds on to the
-    /// header: a waker that outlived its task must not wake the next one.
-    fn renew(&self) -> bool {
-        // The header here and the waker's; with no third owner nobody can make one.
-        if Arc::strong_count(&self.header) != 2 {
-            return false;
-        }
-        // What the last of the other owners did comes before what is done here.
-        fence(Ordering::Acquire);
-        self.header.joined.store(false, Ordering::Relaxed);
-        self.header.state.store(LIVE, Ordering::Release);
-        true
-    }
 }
 
 impl<F> Shared<F> {
     pub(super) fn new() -> Self {
-        let (ready, free, inbox) = (ReadySet::new(), Vec::new(), Vec::new());
-        Self { ready, free, places: 0, inbox, closed: false }
-    }
-
-    /// Tasks that have not ended.
-    #[inline]
-    pub(super) fn live(&self) -> usize {
-        self.places as usize - self.free.len()
+        let (places, inbox, closed) = (Rc::default(), RefCell::default(), Cell::new(false));
+        Self { places, inbox, closed }
     }
 
     /// Whether a task waits to be placed.
     #[inline]
     pub(super) fn has_arrivals(&self) -> bool {
-        !self.inbox.is_empty()
+        !self.inbox.borrow().is_empty()
     }
 
-    /// Gives a future a place. When the executor is gone the future comes back, to be dropped once
-    /// nothing is borrowed, with the header of a dropped task.
-    pub(super) fn admit(&mut self, future: F) -> (Joined, Option<F>) {
-        if self.closed {
-            let header = Header::new(self.ready.leaf(0));
-            header.end(DROPPED);
-            return (Joined(Arc::new(header)), Some(future));
+    /// Gives a future a place, which it takes in the executor's next round. When the executor is gone
+    /// the future is dropped and its handle says so.
+    pub(super) fn admit(&self, future: F) -> Joined {
+        let joined = self.places.admit();
+        if self.closed.get() {
+            drop(future); // user code: nothing is borrowed here (invariant 5)
+            self.places.end(joined.place(), End::Dropped);
+        } else {
+            self.inbox.borrow_mut().push(Arrival { place: joined.place(), future });
         }
-        let (index, seat) = self.seat();
-        let joined = Joined(seat.header.clone());
-        self.inbox.push(Arrival { index, seat, future });
-        (joined, None)
-    }
-
-    /// A free place and the seat for a new task there: steady spawning allocates nothing
-    /// (invariant 11).
-    fn seat(&mut self) -> (u32, Seat) {
-        let index = match self.free.pop() {
-            Some((index, seat)) if seat.renew() => return (index, seat),
-            Some((index, _)) => index,
-            None => {
-                self.places += 1;
-                self.places - 1
-            }
-        };
-        (index, Seat::new(Header::new(self.ready.leaf(index as usize))))
+        joined
     }
 }
 
-/// The placed tasks of one executor, by index.
+/// The placed tasks of one executor, by place.
 pub(super) struct Tasks<F> {
     chunks: Vec<Pin<Box<Chunk<F>>>>,
-    seats: Vec<Option<Seat>>,
+    seats: Vec<Seat>,
     arrivals: Vec<Arrival<F>>,
 }
 
@@ -213,153 +169,73 @@ impl<F: Future<Output = ()>> Tasks<F> {
         Self { chunks: Vec::new(), seats: Vec::new(), arrivals: Vec::new() }
     }
 
-    /// Gives a future its place at once.
-    pub(super) fn admit(
-        &mut self,
-        ready: &mut ReadySet,
-        shared: &RefCell<Shared<F>>,
-        future: F,
-    ) -> Joined {
-        let (index, seat) = shared.borrow_mut().seat();
-        let joined = Joined(seat.header.clone());
-        self.make_room(ready, &shared.borrow());
-        self.place(index, seat, future);
-        joined
-    }
-
     /// Places the tasks that arrived, and marks each ready for its first poll.
-    pub(super) fn place_arrivals(&mut self, ready: &mut ReadySet, shared: &RefCell<Shared<F>>) {
-        core::mem::swap(&mut shared.borrow_mut().inbox, &mut self.arrivals);
-        self.make_room(ready, &shared.borrow());
+    pub(super) fn place_arrivals(&mut self, ready: &mut ReadySet, shared: &Shared<F>) {
+        if !shared.has_arrivals() {
+            return;
+        }
+        core::mem::swap(&mut *shared.inbox.borrow_mut(), &mut self.arrivals);
         let mut arrivals = core::mem::take(&mut self.arrivals);
-        for Arrival { index, seat, future } in arrivals.drain(..) {
-            self.place(index, seat, future);
+        for Arrival { place, future } in arrivals.drain(..) {
+            self.place(ready, place, future);
         }
         self.arrivals = arrivals;
     }
 
-    /// Makes room for every place that was given out.
+    /// Puts a future in its place, and marks it ready for its first poll.
     #[inline]
-    fn make_room(&mut self, ready: &mut ReadySet, shared: &Shared<F>) {
-        while self.seats.len() < shared.places as usize {
+    pub(super) fn place(&mut self, ready: &mut ReadySet, place: u32, future: F) {
+        let at = place as usize;
+        if at >= self.seats.len() {
+            self.make_room(ready, at);
+        }
+        self.chunks[at / CHUNK].as_mut().place(at).set(Some(future));
+        let seat = &mut self.seats[at];
+        if !seat.renew() {
+            *seat = Seat::new(ready.spot(at));
+        }
+        // An executor stays on its thread, so this is it.
+        seat.header.spot.set_local();
+    }
+
+    #[cold]
+    fn make_room(&mut self, ready: &mut ReadySet, place: usize) {
+        while self.seats.len() <= place {
             if self.seats.len().is_multiple_of(CHUNK) {
                 self.chunks.push(Chunk::new());
             }
-            self.seats.push(None);
-            ready.catch_up(&shared.ready);
+            self.seats.push(Seat::new(ready.spot(self.seats.len())));
         }
-    }
-
-    fn place(&mut self, index: u32, seat: Seat, future: F) {
-        let place = index as usize;
-        self.chunks[place / CHUNK].as_mut().place(place).set(Some(future));
-        // An executor stays on its thread, so this is it.
-        seat.header.leaf.set_local(seat.header.bit);
-        self.seats[place] = Some(seat);
     }
 
     /// Polls a task if there is one: whether there was.
     #[inline]
-    pub(super) fn poll(&mut self, index: usize, shared: &RefCell<Shared<F>>) -> bool {
-        let Some(Some(seat)) = self.seats.get(index) else { return false };
+    pub(super) fn poll(&mut self, index: usize, places: &Places) -> bool {
+        let Some(seat) = self.seats.get(index) else { return false };
         let mut place = self.chunks[index / CHUNK].as_mut().place(index);
         let Some(future) = place.as_mut().as_pin_mut() else { return false };
         if future.poll(&mut Context::from_waker(&seat.waker)).is_ready() {
             place.set(None);
-            if let Some(seat) = self.seats[index].take() {
-                seat.header.end(FINISHED);
-                shared.borrow_mut().free.push((index as u32, seat));
+            seat.leave();
+            if let Some(joiner) = places.end(index as u32, End::Finished) {
+                joiner.wake();
             }
         }
         true
     }
 
     /// Drops every task, placed or not, and tells those who joined one.
-    pub(super) fn close(&mut self, shared: &RefCell<Shared<F>>) {
-        let waiting = {
-            let mut shared = shared.borrow_mut();
-            shared.closed = true;
-            core::mem::take(&mut shared.inbox)
-        };
+    pub(super) fn close(&mut self, shared: &Shared<F>) {
+        shared.closed.set(true);
         // Futures first: a joiner that is told finds them gone.
+        let waiting = shared.inbox.take();
         self.chunks.clear();
-        for Arrival { seat, future, .. } in waiting {
-            drop(future);
-            seat.header.end(DROPPED);
+        drop(waiting);
+        self.seats.iter().for_each(Seat::leave);
+        for place in shared.places.unfinished() {
+            if let Some(joiner) = shared.places.end(place, End::Dropped) {
+                joiner.wake();
+            }
         }
-        for seat in self.seats.drain(..).flatten() {
-            seat.header.end(DROPPED);
-        }
-    }
-}
-
-/// A task as its join handle holds it.
-pub(super) struct Joined(Arc<Header>);
-
-/// Resolves when its task has ended, with what the task gave.
-///
-/// Dropping it detaches the task, which goes on. One task at a time awaits a handle.
-pub struct JoinHandle<T = ()> {
-    task: Joined,
-    output: Output<T>,
-}
-
-/// Where the task's output is: a unit needs no place.
-enum Output<T> {
-    Given(Option<T>),
-    Shared(Rc<Cell<Option<T>>>),
-}
-
-impl JoinHandle<()> {
-    pub(super) fn unit(task: Joined) -> Self {
-        Self { task, output: Output::Given(Some(())) }
-    }
-}
-
-impl<T> JoinHandle<T> {
-    pub(super) fn shared(task: JoinHandle<()>, output: Rc<Cell<Option<T>>>) -> Self {
-        Self { task: task.task, output: Output::Shared(output) }
-    }
-
-    /// Whether the task has ended.
-    pub fn is_finished(&self) -> bool {
-        self.task.0.state.load(Ordering::Acquire) != LIVE
-    }
-
-    fn outcome(&mut self) -> Poll<Result<T>> {
-        let output = match self.task.0.state.load(Ordering::Acquire) {
-            LIVE => return Poll::Pending,
-            FINISHED => match &mut self.output {
-                Output::Given(output) => output.take(),
-                Output::Shared(output) => output.take(),
-            },
-            _ => None,
-        };
-        Poll::Ready(output.ok_or_else(|| error!(TaskDropped)))
-    }
-}
-
-// Nothing of the handle is pinned.
-impl<T> Unpin for JoinHandle<T> {}
-
-impl<T> Future for JoinHandle<T> {
-    type Output = Result<T>;
-
-    /// Resolves to the task's output, or to `TaskDropped` when its executor was dropped first.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let early = self.outcome();
-        if early.is_ready() {
-            return early;
-        }
-        // Invariant 4: registered, then looked at again.
-        self.task.0.joined.store(true, Ordering::Relaxed);
-        self.task.0.join.register(cx.waker());
-        self.outcome()
-    }
-}
-
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish()
     }
 }

@@ -1,8 +1,9 @@
 //! Line groups: the waiters of each slot of each line, in target order.
 //!
 //! A pass loads each occupied slot's word once and compares it with the smallest pending target, so
-//! its cost follows the occupied lines and not the waiting tasks. Lines whose stores ring a doorbell
-//! are looked at only when their group's doorbell word changed.
+//! its cost follows the occupied lines and not the waiting tasks; the targets of a group's lines lie
+//! side by side, so that it touches no waiter. Lines whose stores ring a doorbell are looked at only
+//! when their group's doorbell word changed.
 
 use super::addresses::Addresses;
 use super::timers::TimerKey;
@@ -15,16 +16,28 @@ use core::task::Waker;
 const NONE: u32 = u32::MAX;
 /// Doorbell words that devices ring; the eighth is the host's.
 const GROUPS: usize = LINE_WORDS - 1;
+/// The group of the lines that ring no doorbell.
+const NO_BELL: usize = GROUPS;
 
-/// Names one waiter; a key of a waiter that fired or was forgotten names nothing, for ever.
+/// Names one waiter; a key of a waiter that is due or was forgotten names nothing, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaiterKey {
     waiter: u32,
     generation: u32,
 }
 
-/// What a waiter leaves behind when it goes: the caller wakes, drops and cancels, once it has let go
-/// of the tables.
+impl WaiterKey {
+    /// Names no waiter.
+    pub(super) const NONE: WaiterKey = WaiterKey { waiter: NONE, generation: 0 };
+
+    #[inline]
+    pub(super) fn is_some(self) -> bool {
+        self.waiter != NONE
+    }
+}
+
+/// What a waiter leaves behind when it is forgotten: the caller wakes, drops and cancels, once it has
+/// let go of the tables.
 pub(super) struct Left<'l> {
     pub(super) waker: Waker,
     pub(super) bound: Option<TimerKey>,
@@ -33,7 +46,7 @@ pub(super) struct Left<'l> {
 }
 
 pub(super) struct Lines<'l> {
-    lines: Vec<Line<'l>>,
+    lines: Vec<Line>,
     /// Entries of shared lines that went.
     vacant: Vec<u32>,
     /// Known lines. A borrowed line stays known, for its memory lives as long as `'l`; a shared one
@@ -42,51 +55,85 @@ pub(super) struct Lines<'l> {
     waiters: Vec<Waiter>,
     free: u32,
     count: usize,
+    /// The waiters whose numbers are reached, until they are taken to be woken.
+    due: Ends,
+    /// Shared lines whose last waiter is due, until they are taken to be dropped.
+    let_go: Vec<LineRef<'l>>,
     /// Occupied lines by doorbell group; the last list is of those that ring none.
-    occupied: [Vec<u32>; GROUPS + 1],
+    watched: [Vec<Watched<'l>>; GROUPS + 1],
     /// A bit for each group with occupied lines.
     belled: u8,
     /// What each doorbell word was when its group was last looked at.
     seen: [u64; GROUPS],
 }
 
-const NO_BELL: usize = GROUPS;
-
-struct Line<'l> {
-    /// `None` in a vacant entry.
-    line: Option<LineRef<'l>>,
+/// What a pass looks at of an occupied line.
+struct Watched<'l> {
     /// The smallest pending target of each slot, `u64::MAX` where there is none.
     least: [u64; LINE_WORDS],
-    head: [u32; LINE_WORDS],
-    tail: [u32; LINE_WORDS],
-    /// A bit for each slot with waiters.
-    slots: u8,
+    line: LineRef<'l>,
+    id: u32,
+}
+
+impl Watched<'_> {
+    /// How many slots' words have reached their smallest target, by Acquire loads (invariant 1). A
+    /// slot with no waiter has the largest target, so that no branch comes in between.
+    #[inline]
+    fn reached(&self) -> u64 {
+        let pairs = self.line.get().words.iter().zip(&self.least);
+        pairs.map(|(word, &least)| u64::from(word.load(Ordering::Acquire) >= least)).sum()
+    }
+
+    /// A bit for each such slot.
+    #[inline]
+    fn reached_slots(&self) -> u8 {
+        let pairs = self.line.get().words.iter().zip(&self.least).enumerate();
+        pairs.fold(0, |slots, (slot, (word, &least))| {
+            slots | u8::from(word.load(Ordering::Acquire) >= least) << slot
+        })
+    }
+}
+
+/// A line that is known.
+struct Line {
+    slots: [Ends; LINE_WORDS],
+    /// A bit for each slot with waiters; with none the line is in no list.
+    occupied: u8,
     group: u8,
     /// Its place in the group's list of occupied lines.
     place: u32,
 }
 
-impl Line<'_> {
-    /// How many slots' words have reached their smallest target, by Acquire loads (invariant 1). A
-    /// slot with no waiter has the largest target, so that no branch comes in between.
-    #[inline]
-    fn reached(&self, line: &CompletionLine) -> u64 {
-        let pairs = line.words.iter().zip(&self.least);
-        pairs.map(|(word, &least)| u64::from(word.load(Ordering::Acquire) >= least)).sum()
-    }
+/// The first and the last of a list of waiters.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+impl Ends {
+    const EMPTY: Ends = Ends { first: NONE, last: NONE };
 }
 
 struct Waiter {
     /// `None` in a free entry.
     waker: Option<Waker>,
-    bound: Option<TimerKey>,
     target: u64,
+    bound: TimerKey,
     generation: u32,
-    line: u32,
-    slot: u8,
+    /// The line's entry times eight, and the slot.
+    word: u32,
+    /// The waiter before it in its slot; nothing that counts in the first one.
     prev: u32,
-    /// The next waiter of the slot, or the next free one.
+    /// The next waiter of the slot, the next one that is due, or the next free one.
     next: u32,
+}
+
+impl Waiter {
+    #[inline]
+    fn place(&self) -> (u32, usize) {
+        (self.word / LINE_WORDS as u32, self.word as usize % LINE_WORDS)
+    }
 }
 
 impl<'l> Lines<'l> {
@@ -98,13 +145,15 @@ impl<'l> Lines<'l> {
             waiters: Vec::new(),
             free: NONE,
             count: 0,
-            occupied: [const { Vec::new() }; GROUPS + 1],
+            due: Ends::EMPTY,
+            let_go: Vec::new(),
+            watched: [const { Vec::new() }; GROUPS + 1],
             belled: 0,
             seen: [0; GROUPS],
         }
     }
 
-    /// Waiters registered.
+    /// Waiters registered, without those that are due.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.count
@@ -112,14 +161,12 @@ impl<'l> Lines<'l> {
 
     /// Says that every store to `line` is followed by a ring of the doorbell's word `group`.
     pub(super) fn bind(&mut self, line: &'l CompletionLine, group: usize) {
-        let id = self.line_id(&LineRef::Borrowed(line));
-        let occupied = self.lines[id as usize].slots != 0;
-        if occupied {
-            self.leave_group(id);
-        }
+        let id = self.line_id(core::ptr::from_ref(line).addr());
+        let occupied = self.lines[id as usize].occupied != 0;
+        let watched = occupied.then(|| self.leave_group(id));
         self.lines[id as usize].group = group as u8;
-        if occupied {
-            self.enter_group(id);
+        if let Some(watched) = watched {
+            self.enter_group(id, watched);
         }
     }
 
@@ -130,38 +177,54 @@ impl<'l> Lines<'l> {
         target: u64,
         waker: Waker,
     ) -> WaiterKey {
-        let line = self.line_id(line);
-        let slot = slot.index();
-        let (slot_index, waker) = (slot as u8, Some(waker));
-        let id = match self.waiters.get_mut(self.free as usize) {
-            None => {
-                self.waiters.push(Waiter {
-                    waker,
-                    bound: None,
-                    target,
-                    generation: 0,
-                    line,
-                    slot: slot_index,
-                    prev: NONE,
-                    next: NONE,
-                });
-                self.waiters.len() as u32 - 1
-            }
-            Some(place) => {
-                (place.waker, place.target, place.line, place.slot) =
-                    (waker, target, line, slot_index);
-                core::mem::replace(&mut self.free, place.next)
-            }
-        };
+        let line_id = self.line_id(core::ptr::from_ref(line.get()).addr());
+        let word = line_id * LINE_WORDS as u32 + slot.index() as u32;
+        let id = if self.free == NONE { self.another() } else { self.free };
+        let ends = &mut self.lines[line_id as usize].slots[slot.index()];
+        let last = ends.last;
+        // Numbers grow, so a waiter's place is nearly always behind its slot's last one.
+        let behind = self.waiters.get(last as usize).is_some_and(|last| last.target <= target);
+        if behind {
+            ends.last = id;
+            self.waiters[last as usize].next = id;
+        }
+        let waiter = &mut self.waiters[id as usize];
+        self.free = waiter.next;
+        (waiter.waker, waiter.target, waiter.word) = (Some(waker), target, word);
+        (waiter.prev, waiter.next) = (last, NONE);
+        let key = WaiterKey { waiter: id, generation: waiter.generation };
         self.count += 1;
-        self.link(id, line, slot, target);
-        WaiterKey { waiter: id, generation: self.waiters[id as usize].generation }
+        if !behind {
+            self.link(id, line);
+        }
+        key
+    }
+
+    #[cold]
+    fn another(&mut self) -> u32 {
+        self.waiters.push(Waiter {
+            waker: None,
+            target: 0,
+            bound: TimerKey::NONE,
+            generation: 0,
+            word: 0,
+            prev: NONE,
+            next: NONE,
+        });
+        self.waiters.len() as u32 - 1
     }
 
     #[inline]
     fn waiter(&mut self, key: WaiterKey) -> Option<&mut Waiter> {
         let waiter = self.waiters.get_mut(key.waiter as usize)?;
         (waiter.generation == key.generation).then_some(waiter)
+    }
+
+    /// Whether a key names a registered waiter.
+    #[inline]
+    pub(super) fn knows(&self, key: WaiterKey) -> bool {
+        let waiter = self.waiters.get(key.waiter as usize);
+        waiter.is_some_and(|waiter| waiter.generation == key.generation)
     }
 
     /// The waker of a registered waiter.
@@ -173,7 +236,7 @@ impl<'l> Lines<'l> {
     /// Says which timer bounds a registered waiter.
     pub(super) fn bound(&mut self, key: WaiterKey, bound: TimerKey) {
         if let Some(waiter) = self.waiter(key) {
-            waiter.bound = Some(bound);
+            waiter.bound = bound;
         }
     }
 
@@ -181,26 +244,21 @@ impl<'l> Lines<'l> {
     #[inline]
     pub(super) fn forget(&mut self, key: WaiterKey) -> Option<Left<'l>> {
         self.waker(key)?;
-        Some(self.unlink(key.waiter))
+        self.unlink(key.waiter)
     }
 
-    /// One pass: hands over every waiter whose word has reached its target, each slot's in target
-    /// order. With `all`, groups whose doorbell is silent are looked at too (invariant 3: a lost
-    /// ring costs at most one park).
+    /// One pass: makes every waiter due whose word has reached its target, each slot's in target
+    /// order, and hands over what bounds it. With `all`, groups whose doorbell is silent are looked
+    /// at too (invariant 3: a lost ring costs at most one park).
     #[inline]
-    pub(super) fn scan(
-        &mut self,
-        bell: &CompletionLine,
-        all: bool,
-        fired: &mut impl FnMut(Left<'l>),
-    ) {
+    pub(super) fn scan(&mut self, bell: &Bell, all: bool, bound: &mut impl FnMut(TimerKey)) {
         if self.belled != 0 {
-            self.scan_belled(bell, all, fired);
+            self.scan_belled(bell.line(), all, bound);
         }
-        self.scan_group(NO_BELL, fired);
+        self.scan_group(NO_BELL, bound);
     }
 
-    fn scan_belled(&mut self, bell: &CompletionLine, all: bool, fired: &mut impl FnMut(Left<'l>)) {
+    fn scan_belled(&mut self, bell: &CompletionLine, all: bool, bound: &mut impl FnMut(TimerKey)) {
         // The ring comes behind the store, so a word that was stored before this ring is seen.
         let rung: [u64; GROUPS] = core::array::from_fn(|group| bell.load(Slot::ALL[group]));
         let mut groups = 0;
@@ -212,52 +270,105 @@ impl<'l> Lines<'l> {
             let group = groups.trailing_zeros() as usize;
             groups &= groups - 1;
             self.seen[group] = rung[group];
-            self.scan_group(group, fired);
+            self.scan_group(group, bound);
         }
     }
 
     #[inline]
-    fn scan_group(&mut self, group: usize, fired: &mut impl FnMut(Left<'l>)) {
+    fn scan_group(&mut self, group: usize, bound: &mut impl FnMut(TimerKey)) {
         // Backwards: a line that empties is replaced by one that was already looked at.
-        for place in (0..self.occupied[group].len()).rev() {
-            let id = self.occupied[group][place];
-            let entry = &self.lines[id as usize];
-            let Some(line) = &entry.line else { continue };
-            if entry.reached(line.get()) != 0 {
-                self.hand_over(id as usize, fired);
-            }
+        let mut left = self.watched[group].len();
+        while let Some(at) =
+            self.watched[group][..left].iter().rposition(|watched| watched.reached() != 0)
+        {
+            self.reach(group, at, bound);
+            left = at;
         }
     }
 
-    fn hand_over(&mut self, id: usize, fired: &mut impl FnMut(Left<'l>)) {
-        let entry = &self.lines[id];
-        let Some(line) = &entry.line else { return };
-        let words = line.get().words.each_ref().map(|word| word.load(Ordering::Acquire));
-        let mut slots = 0;
-        for (slot, (word, least)) in words.iter().zip(&entry.least).enumerate() {
-            slots |= u8::from(word >= least) << slot;
-        }
-        slots &= entry.slots;
+    /// Makes due who waits for the reached slots of a line.
+    fn reach(&mut self, group: usize, at: usize, bound: &mut impl FnMut(TimerKey)) {
+        let watched = &mut self.watched[group][at];
+        let line = &mut self.lines[watched.id as usize];
+        let mut slots = watched.reached_slots() & line.occupied;
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize % LINE_WORDS;
             slots &= slots - 1;
-            loop {
-                let entry = &self.lines[id];
-                if entry.head[slot] == NONE || entry.least[slot] > words[slot] {
+            let word = watched.line.get().load(Slot::ALL[slot]);
+            let (first, mut last, mut next) =
+                (line.slots[slot].first, NONE, line.slots[slot].first);
+            let mut least = u64::MAX;
+            while let Some(waiter) = self.waiters.get_mut(next as usize) {
+                if waiter.target > word {
+                    least = waiter.target;
                     break;
                 }
-                fired(self.unlink(entry.head[slot]));
+                waiter.generation = waiter.generation.wrapping_add(1);
+                self.count -= 1;
+                if waiter.bound.is_some() {
+                    bound(core::mem::replace(&mut waiter.bound, TimerKey::NONE));
+                }
+                (last, next) = (next, waiter.next);
+            }
+            let Some(end) = self.waiters.get_mut(last as usize) else { continue };
+            end.next = NONE;
+            match self.waiters.get_mut(self.due.last as usize) {
+                None => self.due.first = first,
+                Some(before) => before.next = first,
+            }
+            self.due.last = last;
+            line.slots[slot].first = next;
+            watched.least[slot] = least;
+            if next == NONE {
+                line.slots[slot].last = NONE;
+                line.occupied &= !(1 << slot);
             }
         }
+        if line.occupied == 0 {
+            let id = watched.id;
+            let gone = self.vacate(id);
+            self.let_go.extend(gone);
+        }
+    }
+
+    /// Whether a waiter is due.
+    #[inline]
+    pub(super) fn any_due(&self) -> bool {
+        self.due.first != NONE
+    }
+
+    /// Takes the waker of the next waiter that is due.
+    #[inline]
+    pub(super) fn next_due(&mut self) -> Option<Waker> {
+        let id = self.due.first;
+        let waiter = self.waiters.get_mut(id as usize)?;
+        let waker = waiter.waker.take();
+        self.due.first = core::mem::replace(&mut waiter.next, self.free);
+        self.free = id;
+        if self.due.first == NONE {
+            self.due.last = NONE;
+        }
+        waker
+    }
+
+    /// Takes a shared line whose last waiter was due, for the caller to drop.
+    pub(super) fn next_let_go(&mut self) -> Option<LineRef<'l>> {
+        self.let_go.pop()
+    }
+
+    /// Whether there is such a line.
+    #[inline]
+    pub(super) fn any_let_go(&self) -> bool {
+        !self.let_go.is_empty()
     }
 
     /// What a park must watch: the occupied lines that ring no doorbell, and whether any line does.
     pub(super) fn watched(&self, into: &mut Vec<super::WatchedLine<'l>>) -> bool {
-        into.extend(self.occupied[NO_BELL].iter().filter_map(|&id| {
-            let Line { line, slots, least, .. } = &self.lines[id as usize];
-            line.clone().map(|line| super::WatchedLine::reaching(line, *slots, *least))
+        into.extend(self.watched[NO_BELL].iter().map(|Watched { line, id, least }| {
+            let slots = self.lines[*id as usize].occupied;
+            super::WatchedLine::reaching(line.clone(), slots, *least)
         }));
-        self.occupied[..GROUPS].iter().any(|group| !group.is_empty())
+        self.belled != 0
     }
 
     /// The doorbell words as the groups were last looked at; a group that nobody waits for has been
@@ -270,23 +381,15 @@ impl<'l> Lines<'l> {
     }
 
     #[inline]
-    fn line_id(&mut self, line: &LineRef<'l>) -> u32 {
-        let address = core::ptr::from_ref(line.get()).addr();
-        self.by_address.get(address).unwrap_or_else(|| self.learn(address, line))
+    fn line_id(&mut self, address: usize) -> u32 {
+        self.by_address.get(address).unwrap_or_else(|| self.learn(address))
     }
 
     /// Makes a line known.
     #[cold]
-    fn learn(&mut self, address: usize, line: &LineRef<'l>) -> u32 {
-        let entry = Line {
-            line: Some(line.clone()),
-            least: [u64::MAX; LINE_WORDS],
-            head: [NONE; LINE_WORDS],
-            tail: [NONE; LINE_WORDS],
-            slots: 0,
-            group: NO_BELL as u8,
-            place: 0,
-        };
+    fn learn(&mut self, address: usize) -> u32 {
+        let entry =
+            Line { slots: [Ends::EMPTY; LINE_WORDS], occupied: 0, group: NO_BELL as u8, place: 0 };
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.lines[id as usize] = entry;
@@ -301,101 +404,112 @@ impl<'l> Lines<'l> {
         id
     }
 
-    /// Lets go of a shared line that has no waiter left, which the caller drops.
+    /// Takes an occupied line that has no waiter left out of its group's list. A shared one is
+    /// forgotten and handed to the caller, to be dropped.
     fn vacate(&mut self, id: u32) -> Option<LineRef<'l>> {
-        let entry = &mut self.lines[id as usize];
-        let line = entry.line.take_if(|line| matches!(line, LineRef::Shared(_)))?;
-        let address = core::ptr::from_ref(line.get()).addr();
-        self.by_address.remove(address);
+        let Watched { line, .. } = self.leave_group(id);
+        if matches!(line, LineRef::Borrowed(_)) {
+            return None;
+        }
+        self.by_address.remove(core::ptr::from_ref(line.get()).addr());
         self.vacant.push(id);
         Some(line)
     }
 
-    /// Puts a waiter behind the last one of its slot whose target is no larger: numbers grow, so
-    /// that is nearly always the tail.
-    fn link(&mut self, id: u32, line: u32, slot: usize, target: u64) {
-        let entry = &self.lines[line as usize];
-        let mut prev = if target < entry.least[slot] { NONE } else { entry.tail[slot] };
-        while prev != NONE && self.waiters[prev as usize].target > target {
-            prev = self.waiters[prev as usize].prev;
-        }
-        let entry = &mut self.lines[line as usize];
-        let next = match prev {
-            NONE => core::mem::replace(&mut entry.head[slot], id),
-            _ => core::mem::replace(&mut self.waiters[prev as usize].next, id),
+    /// Puts a waiter where its target belongs: behind the last one whose target is no larger.
+    fn link(&mut self, id: u32, line_ref: &LineRef<'l>) {
+        let (target, (line_id, slot)) = {
+            let waiter = &self.waiters[id as usize];
+            (waiter.target, waiter.place())
         };
-        if prev == NONE {
-            entry.least[slot] = target;
+        let line = &mut self.lines[line_id as usize];
+        let (mut prev, mut next) = (line.slots[slot].last, NONE);
+        while prev != NONE && self.waiters[prev as usize].target > target {
+            let first = prev == line.slots[slot].first;
+            next = prev;
+            prev = if first { NONE } else { self.waiters[prev as usize].prev };
         }
-        match next {
-            NONE => entry.tail[slot] = id,
-            _ => self.waiters[next as usize].prev = id,
+        match self.waiters.get_mut(next as usize) {
+            None => line.slots[slot].last = id,
+            Some(next) => next.prev = id,
         }
-        let first = entry.slots == 0;
-        entry.slots |= 1 << slot;
+        match self.waiters.get_mut(prev as usize) {
+            None => line.slots[slot].first = id,
+            Some(prev) => prev.next = id,
+        }
         let waiter = &mut self.waiters[id as usize];
         (waiter.prev, waiter.next) = (prev, next);
+        let first = line.occupied == 0;
+        line.occupied |= 1 << slot;
         if first {
-            self.enter_group(line);
+            let (line, least) = (line_ref.clone(), [u64::MAX; LINE_WORDS]);
+            self.enter_group(line_id, Watched { least, line, id: line_id });
+        }
+        if prev == NONE {
+            let Line { group, place, .. } = self.lines[line_id as usize];
+            self.watched[usize::from(group)][place as usize].least[slot] = target;
         }
     }
 
-    fn unlink(&mut self, id: u32) -> Left<'l> {
+    fn unlink(&mut self, id: u32) -> Option<Left<'l>> {
         let waiter = &mut self.waiters[id as usize];
-        let waker = waiter.waker.take().expect("a linked waiter has its waker");
-        let mut left = Left { waker, bound: waiter.bound.take(), line: None };
-        let (line, slot) = (waiter.line, usize::from(waiter.slot) % LINE_WORDS);
-        let (prev, next) = (waiter.prev, waiter.next);
+        let waker = waiter.waker.take()?;
+        let bound = core::mem::replace(&mut waiter.bound, TimerKey::NONE);
+        let ((line_id, slot), prev, next) = (waiter.place(), waiter.prev, waiter.next);
         waiter.generation = waiter.generation.wrapping_add(1);
         waiter.next = core::mem::replace(&mut self.free, id);
         self.count -= 1;
-        match next {
-            NONE => self.lines[line as usize].tail[slot] = prev,
-            _ => self.waiters[next as usize].prev = prev,
-        }
-        match prev {
-            NONE => {
-                let least =
-                    if next == NONE { u64::MAX } else { self.waiters[next as usize].target };
-                let entry = &mut self.lines[line as usize];
-                (entry.head[slot], entry.least[slot]) = (next, least);
-                if next == NONE {
-                    entry.slots &= !(1 << slot);
-                    if entry.slots == 0 {
-                        self.leave_group(line);
-                        left.line = self.vacate(line);
-                    }
-                }
+        let line = &mut self.lines[line_id as usize];
+        let first = line.slots[slot].first == id;
+        let mut least = u64::MAX;
+        match self.waiters.get_mut(next as usize) {
+            None => line.slots[slot].last = if first { NONE } else { prev },
+            Some(next) => {
+                next.prev = prev;
+                least = next.target;
             }
-            _ => self.waiters[prev as usize].next = next,
         }
-        left
+        let mut left = Left { waker, bound: bound.named(), line: None };
+        if !first {
+            self.waiters[prev as usize].next = next;
+            return Some(left);
+        }
+        line.slots[slot].first = next;
+        if next == NONE {
+            line.occupied &= !(1 << slot);
+        }
+        if line.occupied == 0 {
+            left.line = self.vacate(line_id);
+        } else {
+            let (group, place) = (usize::from(line.group), line.place as usize);
+            self.watched[group][place].least[slot] = least;
+        }
+        Some(left)
     }
 
-    #[inline]
-    fn enter_group(&mut self, id: u32) {
+    fn enter_group(&mut self, id: u32, watched: Watched<'l>) {
         let line = &mut self.lines[id as usize];
         let group = usize::from(line.group);
-        let occupied = &mut self.occupied[group];
-        line.place = occupied.len() as u32;
-        occupied.push(id);
+        line.place = self.watched[group].len() as u32;
+        self.watched[group].push(watched);
         if group < GROUPS {
             self.belled |= 1 << group;
         }
     }
 
-    #[inline]
-    fn leave_group(&mut self, id: u32) {
-        let Line { group, place, .. } = &self.lines[id as usize];
-        let (group, place) = (usize::from(*group), *place);
-        let occupied = &mut self.occupied[group];
-        occupied.swap_remove(place as usize);
-        if let Some(&moved) = occupied.get(place as usize) {
-            self.lines[moved as usize].place = place;
-        } else if occupied.is_empty() && group < GROUPS {
+    fn leave_group(&mut self, id: u32) -> Watched<'l> {
+        let Line { group, place, .. } = self.lines[id as usize];
+        let (group, place) = (usize::from(group), place as usize);
+        let list = &mut self.watched[group];
+        let left = list.swap_remove(place);
+        if let Some(moved) = list.get(place) {
+            self.lines[moved.id as usize].place = place as u32;
+        } else if list.is_empty() && group < GROUPS {
             self.belled &= !(1 << group);
         }
+        left
     }
 }
 
 const _: () = assert!(Bell::HOST.index() == GROUPS);
+const _: () = assert!(size_of::<Waiter>() <= 48);

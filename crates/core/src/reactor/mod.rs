@@ -8,7 +8,9 @@ mod addresses;
 mod lines;
 mod timers;
 mod watch;
+mod wheel;
 
+pub(crate) use watch::Early;
 pub use watch::{Idle, LineSet, SharedLine, WatchedLine};
 
 use crate::{
@@ -22,7 +24,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use lines::{Left, Lines, WaiterKey};
+use lines::{Lines, WaiterKey};
 use timers::{TimerKey, Timers};
 use watch::LineRef;
 
@@ -64,7 +66,7 @@ pub struct Reactor<'l, C> {
     look_at_all: Cell<bool>,
     outside: Cell<usize>,
     // Kept between passes so that neither allocates (invariant 11).
-    due: Cell<Vec<Fired<'l>>>,
+    timed: Cell<Vec<Timed<'l>>>,
     watched: Cell<Vec<WatchedLine<'l>>>,
 }
 
@@ -72,8 +74,8 @@ struct Tables<'l> {
     lines: Lines<'l>,
     timers: Timers<Due>,
     alarms: usize,
-    /// What a pass found, until its wakers run.
-    due: Vec<Fired<'l>>,
+    /// Those whose time a pass found to have come, until their wakers run.
+    timed: Vec<Timed<'l>>,
 }
 
 impl Tables<'_> {
@@ -84,11 +86,17 @@ impl Tables<'_> {
 }
 
 /// A waker to wake, and a shared line to let go, once the tables are released.
-type Fired<'l> = (Waker, Option<LineRef<'l>>);
+type Timed<'l> = (Waker, Option<LineRef<'l>>);
 
 enum Due {
     Alarm(Waker),
     Bound(WaiterKey),
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Due::Bound(WaiterKey::NONE)
+    }
 }
 
 impl<'l, C: Clock> Reactor<'l, C> {
@@ -101,7 +109,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
     pub fn with_bell(clock: C, bell: Arc<Bell>) -> Self {
         let rung = Cell::new(bell.line().load(Bell::HOST));
         let tables =
-            Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0, due: Vec::new() };
+            Tables { lines: Lines::new(), timers: Timers::new(), alarms: 0, timed: Vec::new() };
         Self {
             clock,
             bell,
@@ -109,7 +117,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
             rung,
             look_at_all: Cell::new(false),
             outside: Cell::new(0),
-            due: Cell::default(),
+            timed: Cell::default(),
             watched: Cell::default(),
         }
     }
@@ -145,7 +153,14 @@ impl<'l, C: Clock> Reactor<'l, C> {
     /// first. When both hold, completion wins.
     pub fn ready(&self, work: MemoryDescriptor<'l>, until: Option<MonoNs>) -> Ready<'_, 'l, C> {
         let line = LineRef::Borrowed(work.line());
-        Ready { reactor: self, line, slot: work.slot(), target: work.target(), until, key: None }
+        Ready {
+            reactor: self,
+            line,
+            slot: work.slot(),
+            target: work.target(),
+            until,
+            key: WaiterKey::NONE,
+        }
     }
 
     /// As [`ready`](Reactor::ready), over a line that the future and its registration keep alive.
@@ -156,12 +171,19 @@ impl<'l, C: Clock> Reactor<'l, C> {
         target: u64,
         until: Option<MonoNs>,
     ) -> Ready<'_, 'l, C> {
-        Ready { reactor: self, line: LineRef::Shared(line), slot, target, until, key: None }
+        Ready {
+            reactor: self,
+            line: LineRef::Shared(line),
+            slot,
+            target,
+            until,
+            key: WaiterKey::NONE,
+        }
     }
 
     /// Resolves when the clock reads `at`.
     pub fn alarm(&self, at: MonoNs) -> Alarmed<'_, 'l, C> {
-        Alarmed { reactor: self, at, key: None }
+        Alarmed { reactor: self, at, key: TimerKey::NONE }
     }
 
     /// A promise that something outside, such as another thread, will wake a task: while it lives,
@@ -185,53 +207,77 @@ impl<'l, C: Clock> Reactor<'l, C> {
     }
 
     fn pass(&self) -> bool {
-        let (next, only, woken) = {
-            let Tables { lines, timers, due, .. } = &mut *self.tables.borrow_mut();
+        let (due, next) = {
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
             if lines.len() > 0 {
                 let all = self.look_at_all.take();
-                lines.scan(self.bell.line(), all, &mut |Left { waker, bound, line }| {
-                    if let Some(bound) = bound {
-                        timers.cancel(bound);
-                    }
-                    due.push((waker, line));
-                });
+                lines.scan(&self.bell, all, &mut |bound| drop(timers.cancel(bound)));
             }
-            let (next, woken) = (timers.next(), due.len());
-            (next, if woken == 1 && next.is_none() { due.pop() } else { None }, woken)
+            (lines.any_due(), timers.lower_bound())
         };
-        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
-        if let Some((waker, _line)) = only {
-            waker.wake();
-            return true;
-        }
         // Read with nothing borrowed, and not at all while nothing is timed.
-        let now = next.map(|_| self.clock.monotonic_ns());
-        let timed = next <= now && now.is_some();
-        if woken > 0 || timed { self.wake_due(now) } else { false }
+        let timed = next.is_some_and(|next| {
+            let now = self.clock.monotonic_ns();
+            next <= now && self.take_timed(now)
+        });
+        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
+        if due {
+            self.wake_reached();
+        }
+        if timed {
+            self.wake_timed();
+        }
+        due || timed
     }
 
-    /// Wakes what a pass found, and the timers that are due.
-    fn wake_due(&self, now: Option<MonoNs>) -> bool {
-        let mut woken = {
-            let Tables { lines, timers, alarms, due } = &mut *self.tables.borrow_mut();
-            while let Some(timer) = now.and_then(|now| timers.pop_due(now)) {
-                match timer {
-                    Due::Alarm(waker) => {
-                        *alarms -= 1;
-                        due.push((waker, None));
-                    }
-                    Due::Bound(key) => {
-                        due.extend(lines.forget(key).map(|left| (left.waker, left.line)));
-                    }
+    /// Wakes those whose numbers are reached.
+    #[inline]
+    fn wake_reached(&self) {
+        loop {
+            let (waker, let_go) = {
+                let Tables { lines, .. } = &mut *self.tables.borrow_mut();
+                (lines.next_due(), lines.any_let_go())
+            };
+            let Some(waker) = waker else {
+                if let_go {
+                    self.let_go();
+                }
+                return;
+            };
+            waker.wake();
+        }
+    }
+
+    #[cold]
+    fn let_go(&self) {
+        // Taken with the tables borrowed, and dropped without.
+        let next = || self.tables.borrow_mut().lines.next_let_go();
+        core::iter::from_fn(next).for_each(drop);
+    }
+
+    /// Takes those whose time has come out of the tables, before any waker runs that could change who
+    /// they are: whether there is one.
+    fn take_timed(&self, now: MonoNs) -> bool {
+        let Tables { lines, timers, alarms, timed } = &mut *self.tables.borrow_mut();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Due::Alarm(waker) => {
+                    *alarms -= 1;
+                    timed.push((waker, None));
+                }
+                Due::Bound(key) => {
+                    timed.extend(lines.forget(key).map(|left| (left.waker, left.line)));
                 }
             }
-            core::mem::replace(due, self.due.take())
-        };
-        let woke = !woken.is_empty();
-        // Invariant 5: the tables are released; a waker may register, cancel or spawn.
-        woken.drain(..).for_each(|(waker, _line)| waker.wake());
-        self.due.set(woken);
-        woke
+        }
+        !timed.is_empty()
+    }
+
+    fn wake_timed(&self) {
+        let spare = self.timed.take();
+        let mut timed = core::mem::replace(&mut self.tables.borrow_mut().timed, spare);
+        timed.drain(..).for_each(|(waker, _line)| waker.wake());
+        self.timed.set(timed);
     }
 
     /// One turn: wakes what is due, or else idles once.
@@ -249,12 +295,23 @@ impl<'l, C: Clock> Reactor<'l, C> {
         park_bound: DurNs,
         tasks_left: usize,
     ) -> Result<Turn> {
+        self.turn_unless(idle, park_bound, tasks_left, None)
+    }
+
+    /// A turn whose park an executor's own word ends, too.
+    pub(crate) fn turn_unless<I: Idle>(
+        &self,
+        idle: &mut I,
+        park_bound: DurNs,
+        tasks_left: usize,
+        early: Option<Early<'_>>,
+    ) -> Result<Turn> {
         if self.fire() {
             return Ok(Turn::Woke);
         }
         let (waiting, next) = {
-            let tables = self.tables.borrow();
-            (tables.lines.len() > 0, tables.timers.next())
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
+            (lines.len() > 0, timers.next())
         };
         let outside = self.outside.get() > 0;
         if !waiting && !outside && next.is_none() {
@@ -266,7 +323,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
         let turn = if waiting || (outside && !unparkable) {
             let now = self.clock.monotonic_ns();
             let bound = next.map_or(park_bound, |at| park_bound.min(at.since(now)));
-            self.park(idle, bound);
+            self.park(idle, bound, early);
             Turn::Parked
         } else {
             // Invariant 12: nothing to watch, so nothing is spent until a timer or a ring.
@@ -281,8 +338,55 @@ impl<'l, C: Clock> Reactor<'l, C> {
         Ok(turn)
     }
 
+    /// A registered waiter is polled again: whether it is still registered, to be woken through
+    /// `waker`.
+    fn waits_again(&self, key: WaiterKey, waker: &Waker) -> bool {
+        let known =
+            |tables: &mut Tables<'l>| tables.lines.waker(key).map(|known| known.will_wake(waker));
+        match known(&mut self.tables.borrow_mut()) {
+            None => return false,
+            Some(true) => return true,
+            Some(false) => {}
+        }
+        // Cloned and dropped with nothing borrowed: both may run user code (invariant 5).
+        let mut waker = waker.clone();
+        let known = self
+            .tables
+            .borrow_mut()
+            .lines
+            .waker(key)
+            .map(|known| core::mem::swap(known, &mut waker));
+        known.is_some()
+    }
+
+    /// An alarm is polled again: whether it is still registered, now with `waker`, which is swapped
+    /// for the one before.
+    fn waits_on(&self, key: TimerKey, waker: &mut Waker) -> bool {
+        match self.tables.borrow_mut().timers.get_mut(key) {
+            Some(Due::Alarm(known)) => {
+                core::mem::swap(known, waker);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets a registered waiter.
+    #[inline(never)]
+    fn forget(&self, key: WaiterKey) {
+        let left = {
+            let Tables { lines, timers, .. } = &mut *self.tables.borrow_mut();
+            let left = lines.forget(key);
+            if let Some(bound) = left.as_ref().and_then(|left| left.bound) {
+                timers.cancel(bound);
+            }
+            left
+        };
+        drop(left); // a waker's or a line's drop may run user code (invariant 5)
+    }
+
     /// Parks with nothing borrowed, on a copy of what is watched (invariant 5).
-    fn park<I: Idle>(&self, idle: &mut I, bound: DurNs) {
+    fn park<I: Idle>(&self, idle: &mut I, bound: DurNs, early: Option<Early<'_>>) {
         let mut watched = self.watched.take();
         let (rings, seen) = {
             let lines = &self.tables.borrow().lines;
@@ -294,7 +398,7 @@ impl<'l, C: Clock> Reactor<'l, C> {
             words[..seen.len()].copy_from_slice(&seen);
             WatchedLine::changing(self.bell.line(), words)
         });
-        if !idle.park_lines(&LineSet::with_bell(&watched, bell), bound) {
+        if !idle.park_lines(&LineSet::with_bell(&watched, bell, early), bound) {
             self.look_at_all.set(rings);
         }
         watched.clear(); // lets go of shared lines, with nothing borrowed
@@ -332,21 +436,17 @@ pub struct Ready<'r, 'l, C: Clock> {
     slot: Slot,
     target: u64,
     until: Option<MonoNs>,
-    key: Option<WaiterKey>,
+    key: WaiterKey,
 }
 
 impl<C: Clock> Ready<'_, '_, C> {
+    #[inline]
     fn forget(&mut self) {
-        let Some(key) = self.key.take() else { return };
-        let left = {
-            let Tables { lines, timers, .. } = &mut *self.reactor.tables.borrow_mut();
-            let left = lines.forget(key);
-            if let Some(bound) = left.as_ref().and_then(|left| left.bound) {
-                timers.cancel(bound);
-            }
-            left
-        };
-        drop(left); // a waker's or a line's drop may run user code (invariant 5)
+        let key = core::mem::replace(&mut self.key, WaiterKey::NONE);
+        // A waiter that was woken is forgotten already.
+        if key.is_some() && self.reactor.tables.borrow().lines.knows(key) {
+            self.reactor.forget(key);
+        }
     }
 }
 
@@ -363,29 +463,15 @@ impl<C: Clock> Future for Ready<'_, '_, C> {
             this.forget();
             return Poll::Ready(false);
         }
-        let waits = |key| {
-            let tables = &mut *this.reactor.tables.borrow_mut();
-            tables.lines.waker(key).is_some_and(|known| known.will_wake(cx.waker()))
-        };
-        if this.key.is_some_and(waits) {
+        if this.key.is_some() && this.reactor.waits_again(this.key, cx.waker()) {
             return Poll::Pending;
         }
         let waker = cx.waker().clone();
-        let old = {
-            let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
-            match this.key.and_then(|key| lines.waker(key)) {
-                Some(known) => Some(core::mem::replace(known, waker)),
-                None => {
-                    let key = lines.register(&this.line, this.slot, this.target, waker);
-                    if let Some(at) = this.until {
-                        lines.bound(key, timers.insert(at, Due::Bound(key)));
-                    }
-                    this.key = Some(key);
-                    None
-                }
-            }
-        };
-        drop(old); // a waker's drop may run user code (invariant 5)
+        let Tables { lines, timers, .. } = &mut *this.reactor.tables.borrow_mut();
+        this.key = lines.register(&this.line, this.slot, this.target, waker);
+        if let Some(at) = this.until {
+            lines.bound(this.key, timers.insert(at, Due::Bound(this.key)));
+        }
         Poll::Pending
     }
 }
@@ -401,12 +487,16 @@ impl<C: Clock> Drop for Ready<'_, '_, C> {
 pub struct Alarmed<'r, 'l, C: Clock> {
     reactor: &'r Reactor<'l, C>,
     at: MonoNs,
-    key: Option<TimerKey>,
+    key: TimerKey,
 }
 
 impl<C: Clock> Alarmed<'_, '_, C> {
+    #[inline]
     fn forget(&mut self) {
-        let Some(key) = self.key.take() else { return };
+        let key = core::mem::replace(&mut self.key, TimerKey::NONE);
+        if !key.is_some() {
+            return;
+        }
         let due = {
             let Tables { timers, alarms, .. } = &mut *self.reactor.tables.borrow_mut();
             let due = timers.cancel(key);
@@ -426,19 +516,13 @@ impl<C: Clock> Future for Alarmed<'_, '_, C> {
             this.forget();
             return Poll::Ready(());
         }
-        let waker = cx.waker().clone();
-        let old = {
-            let Tables { timers, alarms, .. } = &mut *this.reactor.tables.borrow_mut();
-            match this.key.and_then(|key| timers.get_mut(key)) {
-                Some(due) => Some(core::mem::replace(due, Due::Alarm(waker))),
-                None => {
-                    *alarms += 1;
-                    this.key = Some(timers.insert(this.at, Due::Alarm(waker)));
-                    None
-                }
-            }
-        };
-        drop(old); // a waker's drop may run user code (invariant 5)
+        let mut waker = cx.waker().clone();
+        if this.key.is_some() && this.reactor.waits_on(this.key, &mut waker) {
+            return Poll::Pending; // the old waker is dropped with nothing borrowed (invariant 5)
+        }
+        let Tables { timers, alarms, .. } = &mut *this.reactor.tables.borrow_mut();
+        *alarms += 1;
+        this.key = timers.insert(this.at, Due::Alarm(waker));
         Poll::Pending
     }
 }

@@ -1,10 +1,20 @@
-//! An indexed 4-ary heap of deadlines: insert, cancel and next, with keys that can't go stale.
+//! Deadlines: insert, cancel and next, to the nanosecond, with keys that can't go stale.
+//!
+//! Timers far off lie in a [wheel](super::wheel) without ticks, in no order within a list. Only the
+//! first list, when somebody has to know who is next, is put in order: into a small heap of near timers.
+//! So a timer that is cancelled long before its time, as most are, is never sorted at all.
 
+use super::wheel::Wheel;
 use crate::MonoNs;
 use alloc::vec::Vec;
 
 const ARITY: usize = 4;
 const NONE: u32 = u32::MAX;
+/// The list of those in the heap.
+const NEAR: u32 = u32::MAX;
+/// A list of no more timers than this goes into the heap as it is; a longer one is spread over
+/// lower levels of the wheel first.
+const FEW: usize = 24;
 
 /// Names one timer; a key of a timer that fired or was cancelled names nothing, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,138 +23,265 @@ pub(super) struct TimerKey {
     generation: u32,
 }
 
-/// Timers in the order they are due; those due at the same time in the order they were inserted.
-#[derive(Debug)]
-pub(super) struct Timers<T> {
-    heap: Vec<Due>,
-    nodes: Vec<Node<T>>,
-    free: u32,
-    sequence: u64,
+impl TimerKey {
+    /// Names no timer.
+    pub(super) const NONE: TimerKey = TimerKey { node: NONE, generation: 0 };
+
+    #[inline]
+    pub(super) fn is_some(self) -> bool {
+        self.node != NONE
+    }
+
+    /// The key, unless it is that of none.
+    #[inline]
+    pub(super) fn named(self) -> Option<TimerKey> {
+        self.is_some().then_some(self)
+    }
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Timers in the order they are due; those due at the same time in the order they were inserted.
+pub(super) struct Timers<T> {
+    nodes: Vec<Node<T>>,
+    free: u32,
+    count: usize,
+    sequence: u64,
+    /// A heap of the timers that are due before `near_end`.
+    near: Vec<Due>,
+    near_end: u64,
+    /// The others.
+    far: Wheel,
+}
+
+#[derive(Clone, Copy)]
 struct Due {
-    at: MonoNs,
+    at: u64,
     sequence: u64,
     node: u32,
 }
 
 impl Due {
-    fn order(&self) -> (MonoNs, u64) {
+    fn order(&self) -> (u64, u64) {
         (self.at, self.sequence)
     }
 }
 
-#[derive(Debug)]
 struct Node<T> {
+    /// The default in a free node.
+    payload: T,
+    at: u64,
+    sequence: u64,
     generation: u32,
-    /// Its place in the heap while it is pending, the next free node otherwise.
-    place: u32,
-    payload: Option<T>,
+    /// Its list of the wheel, or `NEAR`.
+    list: u32,
+    /// The timer before it in its list, which counts in none that is first; or its place in the heap.
+    prev: u32,
+    /// The next timer of its list; or the next free node.
+    next: u32,
 }
 
-impl<T> Timers<T> {
+impl<T: Default> Timers<T> {
     pub(super) const fn new() -> Self {
-        Self { heap: Vec::new(), nodes: Vec::new(), free: NONE, sequence: 0 }
+        Self {
+            nodes: Vec::new(),
+            free: NONE,
+            count: 0,
+            sequence: 0,
+            near: Vec::new(),
+            near_end: 0,
+            far: Wheel::new(),
+        }
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.count == 0
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.heap.len()
+        self.count
+    }
+
+    /// A time that no timer is due before; `None` without timers.
+    #[inline]
+    pub(super) fn lower_bound(&self) -> Option<MonoNs> {
+        let near = self.near.first().map(|due| due.at);
+        near.or_else(|| self.far.lower_bound()).map(MonoNs)
     }
 
     /// When the earliest timer is due.
-    pub(super) fn next(&self) -> Option<MonoNs> {
-        self.heap.first().map(|due| due.at)
+    pub(super) fn next(&mut self) -> Option<MonoNs> {
+        while self.near.is_empty() && !self.far.is_empty() {
+            self.approach();
+        }
+        self.near.first().map(|due| MonoNs(due.at))
     }
 
+    #[inline(always)] // a payload that is passed in memory is waited for
     pub(super) fn insert(&mut self, at: MonoNs, payload: T) -> TimerKey {
-        let place = self.heap.len() as u32;
-        let (node, generation) = match self.nodes.get_mut(self.free as usize) {
-            None => {
-                self.nodes.push(Node { generation: 0, place, payload: Some(payload) });
-                (self.nodes.len() as u32 - 1, 0)
-            }
-            Some(entry) => {
-                entry.payload = Some(payload);
-                (
-                    core::mem::replace(&mut self.free, core::mem::replace(&mut entry.place, place)),
-                    entry.generation,
-                )
-            }
-        };
-        self.heap.push(Due { at, sequence: self.sequence, node });
+        let id = if self.free == NONE { self.another() } else { self.free };
+        let far = at.0 >= self.near_end;
+        let (mut list, mut next) = (NEAR, NONE);
+        if far {
+            list = self.far.list(at.0);
+            next = self.far.push(list, id);
+        }
+        let node = &mut self.nodes[id as usize];
+        self.free = node.next;
+        (node.payload, node.at, node.sequence) = (payload, at.0, self.sequence);
+        (node.list, node.next) = (list, next);
+        let key = TimerKey { node: id, generation: node.generation };
         self.sequence += 1;
-        self.sift_up(place as usize);
-        TimerKey { node, generation }
+        self.count += 1;
+        if let Some(next) = self.nodes.get_mut(next as usize) {
+            next.prev = id;
+        }
+        if !far {
+            self.push_near(id);
+        }
+        key
+    }
+
+    #[cold]
+    fn another(&mut self) -> u32 {
+        self.nodes.push(Node {
+            payload: T::default(),
+            at: 0,
+            sequence: 0,
+            generation: 0,
+            list: NEAR,
+            prev: NONE,
+            next: NONE,
+        });
+        self.nodes.len() as u32 - 1
     }
 
     /// The payload of a pending timer.
+    #[inline]
     pub(super) fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
         let node = self.nodes.get_mut(key.node as usize)?;
-        if node.generation != key.generation { None } else { node.payload.as_mut() }
+        if node.generation != key.generation { None } else { Some(&mut node.payload) }
     }
 
     /// Takes a pending timer out.
+    #[inline]
     pub(super) fn cancel(&mut self, key: TimerKey) -> Option<T> {
-        self.get_mut(key)?;
-        let place = self.nodes[key.node as usize].place as usize;
-        Some(self.remove(place))
+        let node = self.nodes.get(key.node as usize)?;
+        if node.generation != key.generation {
+            return None;
+        }
+        let (list, prev, next) = (node.list, node.prev, node.next);
+        if list == NEAR {
+            self.remove_near(prev as usize);
+            return Some(self.release(key.node));
+        }
+        if self.far.is_first(list, key.node) {
+            self.far.set_first(list, next);
+        } else {
+            self.nodes[prev as usize].next = next;
+            if let Some(next) = self.nodes.get_mut(next as usize) {
+                next.prev = prev;
+            }
+        }
+        Some(self.release(key.node))
     }
 
     /// Takes out the earliest timer if it is due.
     pub(super) fn pop_due(&mut self, now: MonoNs) -> Option<T> {
-        if self.next()? <= now { Some(self.remove(0)) } else { None }
-    }
-
-    fn remove(&mut self, place: usize) -> T {
-        let due = self.heap.swap_remove(place);
-        if place < self.heap.len() && self.sift_down(place) == place {
-            self.sift_up(place);
+        while self.near.is_empty() && self.far.lower_bound()? <= now.0 {
+            self.approach();
         }
-        let node = &mut self.nodes[due.node as usize];
-        node.generation = node.generation.wrapping_add(1);
-        node.place = core::mem::replace(&mut self.free, due.node);
-        node.payload.take().expect("a timer in the heap has its payload")
+        let Due { at, node, .. } = *self.near.first()?;
+        if at > now.0 {
+            return None;
+        }
+        self.remove_near(0);
+        Some(self.release(node))
     }
 
-    /// Most timers are inserted behind those that are there: then nothing moves.
     #[inline]
-    fn sift_up(&mut self, place: usize) {
-        let due = &self.heap[place];
-        if place > 0 && self.heap[(place - 1) / ARITY].order() > due.order() {
+    fn release(&mut self, id: u32) -> T {
+        let node = &mut self.nodes[id as usize];
+        node.generation = node.generation.wrapping_add(1);
+        node.next = core::mem::replace(&mut self.free, id);
+        self.count -= 1;
+        core::mem::take(&mut node.payload)
+    }
+
+    #[inline]
+    fn push_far(&mut self, id: u32, at: u64) {
+        let list = self.far.list(at);
+        let next = self.far.push(list, id);
+        let node = &mut self.nodes[id as usize];
+        (node.list, node.next) = (list, next);
+        if let Some(next) = self.nodes.get_mut(next as usize) {
+            next.prev = id;
+        }
+    }
+
+    /// Brings the first timers of the wheel nearer: into the heap, or into lower levels. Only with an
+    /// empty heap, for what comes from the wheel is due after what was in it.
+    fn approach(&mut self) {
+        let Some((first, same_time)) = self.far.take_first() else { return };
+        let (mut at, mut few, mut last) = (first, 0, 0);
+        while let Some(node) = self.nodes.get(at as usize)
+            && few <= FEW
+        {
+            few += 1;
+            last = last.max(node.at);
+            at = node.next;
+        }
+        let near = same_time || at == NONE;
+        if near {
+            self.near_end = last.saturating_add(1);
+        }
+        at = first;
+        while let Some(node) = self.nodes.get(at as usize) {
+            let (id, time) = (at, node.at);
+            at = node.next;
+            if near { self.push_near(id) } else { self.push_far(id, time) }
+        }
+    }
+
+    #[inline]
+    fn push_near(&mut self, id: u32) {
+        let place = self.near.len();
+        let node = &mut self.nodes[id as usize];
+        (node.list, node.prev) = (NEAR, place as u32);
+        self.near.push(Due { at: node.at, sequence: node.sequence, node: id });
+        self.rise(place);
+    }
+
+    fn remove_near(&mut self, place: usize) {
+        self.near.swap_remove(place);
+        if place < self.near.len() && self.sink(place) == place {
             self.rise(place);
         }
     }
 
     fn rise(&mut self, mut place: usize) {
-        let due = self.heap[place];
+        let due = self.near[place];
         while place > 0 {
             let parent = (place - 1) / ARITY;
-            if self.heap[parent].order() <= due.order() {
+            if self.near[parent].order() <= due.order() {
                 break;
             }
-            self.put(place, self.heap[parent]);
+            self.put(place, self.near[parent]);
             place = parent;
         }
         self.put(place, due);
     }
 
-    fn sift_down(&mut self, mut place: usize) -> usize {
-        let due = self.heap[place];
+    fn sink(&mut self, mut place: usize) -> usize {
+        let due = self.near[place];
         loop {
             let first = place * ARITY + 1;
-            let children = first..(first + ARITY).min(self.heap.len());
-            let Some(least) = children.min_by_key(|&child| self.heap[child].order()) else { break };
-            if self.heap[least].order() >= due.order() {
+            let children = first..(first + ARITY).min(self.near.len());
+            let Some(least) = children.min_by_key(|&child| self.near[child].order()) else { break };
+            if self.near[least].order() >= due.order() {
                 break;
             }
-            self.put(place, self.heap[least]);
+            self.put(place, self.near[least]);
             place = least;
         }
         self.put(place, due);
@@ -152,8 +289,8 @@ impl<T> Timers<T> {
     }
 
     fn put(&mut self, place: usize, due: Due) {
-        self.heap[place] = due;
-        self.nodes[due.node as usize].place = place as u32;
+        self.near[place] = due;
+        self.nodes[due.node as usize].prev = place as u32;
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a park watches: lines, and when each of them ends it.
 
+use crate::sync::{AtomicU64, Ordering};
 use crate::{CompletionLine, DurNs, LINE_WORDS, MonoNs, Slot};
 use alloc::sync::Arc;
 use core::fmt;
@@ -90,21 +91,46 @@ impl<'l> WatchedLine<'l> {
     }
 }
 
+/// A word that changes a little before the doorbell rings: a park that spins sees a wake from another
+/// thread sooner there. Whoever changes it rings as well, so that a park in hardware or in the kernel
+/// needs the doorbell alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Early<'a> {
+    word: &'a AtomicU64,
+    quiet: u64,
+}
+
+impl<'a> Early<'a> {
+    pub(crate) fn new(word: &'a AtomicU64, quiet: u64) -> Self {
+        Self { word, quiet }
+    }
+
+    #[inline]
+    pub(crate) fn is_seen(&self) -> bool {
+        self.word.load(Ordering::Acquire) != self.quiet
+    }
+}
+
 /// The lines that one park watches: a store to any of them ends it.
 #[derive(Clone, Debug)]
 pub struct LineSet<'a> {
     lines: &'a [WatchedLine<'a>],
     bell: Option<WatchedLine<'a>>,
+    early: Option<Early<'a>>,
 }
 
 impl<'a> LineSet<'a> {
     /// A set of lines.
     pub fn new(lines: &'a [WatchedLine<'a>]) -> Self {
-        Self { lines, bell: None }
+        Self { lines, bell: None, early: None }
     }
 
-    pub(super) fn with_bell(lines: &'a [WatchedLine<'a>], bell: Option<WatchedLine<'a>>) -> Self {
-        Self { lines, bell }
+    pub(super) fn with_bell(
+        lines: &'a [WatchedLine<'a>],
+        bell: Option<WatchedLine<'a>>,
+        early: Option<Early<'a>>,
+    ) -> Self {
+        Self { lines, bell, early }
     }
 
     /// The lines, a reactor's doorbell first.
@@ -124,7 +150,7 @@ impl<'a> LineSet<'a> {
 
     /// Whether any line ends the park.
     pub fn any_ready(&self) -> bool {
-        self.lines().any(WatchedLine::is_ready)
+        self.early.is_some_and(|early| early.is_seen()) || self.lines().any(WatchedLine::is_ready)
     }
 }
 
