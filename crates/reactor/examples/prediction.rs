@@ -2,7 +2,7 @@
 //! with a set's name, that set as a recording for `gpu-reactor replay`.
 
 use gpu_async_reactor::replay::{HostModel, Recording, Replayed, Row, block, oracle, replay, spin};
-use gpu_async_reactor::{Costs, Result, StepPlan};
+use gpu_async_reactor::{Costs, Result, StepBands};
 
 const COSTS: Costs = Costs { lag: 5, cpu: 1 };
 const ESTIMATORS: [&str; 7] = [
@@ -45,7 +45,7 @@ pub(crate) fn table() -> Result<String> {
     let mut table = HEAD.to_owned();
     for (name, recording) in sets() {
         let plans = ESTIMATORS.map(|text| -> Result<Replayed> {
-            Ok(replay(&recording, &text.parse::<StepPlan>()?, &model, COSTS, 1))
+            Ok(replay(&recording, &text.parse::<StepBands>()?, &model, COSTS, 1))
         });
         let plans = plans.into_iter().collect::<Result<Vec<_>>>()?;
         let [.., nap, ours] = &plans[..] else { continue };

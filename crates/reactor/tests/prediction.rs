@@ -90,7 +90,7 @@ fn a_replay_is_what_a_live_run_does_under_virtual_time() {
         Clock, DurNs, ManualClock, OnThread, Queue, QueuePort, run_inline, wait_steps,
     };
     // A host whose sleeps are on time, so that both draw the same lateness.
-    let model = HostModel { overshoots_ns: vec![0], look_ns: 0, ..HostModel::default() };
+    let model = HostModel { overshoots_ns: vec![0], looks_ns: vec![0], ..HostModel::default() };
     let recording = set("random");
     let plan: StepPlan = "flag:park_us=1000,backstop_us=50000+nap".parse().unwrap();
     let replayed = replay(&recording, &plan, &model, COSTS, 1);
