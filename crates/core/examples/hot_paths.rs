@@ -22,6 +22,8 @@ const PATHS: &[Path] = &[
     ("whole_wait", whole_wait),
     ("timer_insert_cancel", timer_insert_cancel),
     ("timer_expire", timer_expire),
+    ("predict_hazard", predict_hazard),
+    ("predict_min", predict_min),
 ];
 
 fn main() {
@@ -186,5 +188,36 @@ fn timer_expire(times: u64) {
             clock.advance(DurNs(1));
             assert!(reactor.fire());
         }
+    }
+}
+
+/// A wait's length, by a fixed rule: near 5 or 45 ms.
+fn length(n: u64) -> u64 {
+    let drawn = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    5_000_000 + drawn % 2 * 40_000_000 + drawn / 2 % 60_000
+}
+
+/// Begins, decides once, and hears how it ended: in a watch, and every fourth time in a sleep.
+fn predict_hazard(times: u64) {
+    let mut schedule = HazardSchedule::new(Costs { lag: 5, cpu: 1 });
+    for n in 0..times {
+        let length = length(n);
+        schedule.begin(0);
+        std::hint::black_box(schedule.step(0));
+        schedule.overslept(60_000 + length % 16_384);
+        schedule.ended(match n % 4 {
+            3 => Ending::Between(length - 40_000, length + 40_000),
+            _ => Ending::At(length),
+        });
+    }
+}
+
+fn predict_min(times: u64) {
+    let plan =
+        DeadlinePlan { margin_ns: 50_000, min_sleep_ns: 1, max_sleep_ns: 1 << 30, window: 8 };
+    let mut point = PointEstimate::new();
+    for n in 0..times {
+        std::hint::black_box(point.sleep_ns(&plan));
+        point.observe(&plan, Outcome::Exact { residual_ns: length(n) });
     }
 }

@@ -1,7 +1,10 @@
 //! What each estimator costs on each reported data set: ratios that must hold, and that a replay is what
 //! a live run does under virtual time. Seeded, so the same everywhere.
 
-use gpu_async_reactor::replay::{HostModel, Recording, Replayed, Row, oracle, replay};
+#[path = "../examples/prediction.rs"]
+mod example;
+
+use gpu_async_reactor::replay::{HostModel, Recording, Replayed, oracle, replay};
 use gpu_async_reactor::{Costs, StepPlan};
 
 const COSTS: Costs = Costs { lag: 5, cpu: 1 };
@@ -14,10 +17,7 @@ const BASELINES: [&str; 5] = [
 ];
 
 fn set(name: &str) -> Recording {
-    let sets = testkit::data::all(true, 3_000);
-    let (_, steps) = sets.into_iter().find(|(found, _)| *found == name).unwrap();
-    let row = |(rows, duration_ns)| Row { point: 0, rows, start_ns: 0, duration_ns };
-    Recording { rows: steps.into_iter().map(row).collect() }
+    example::sets().into_iter().find(|(found, _)| *found == name).unwrap().1
 }
 
 fn by(text: &str, recording: &Recording) -> Replayed {
@@ -29,22 +29,17 @@ fn ours(recording: &Recording) -> Replayed {
     by("poll+hazard:lag=5,cpu=1", recording)
 }
 
-const SETS: [&str; 9] = [
-    "steady",
-    "alternating",
-    "random",
-    "log-normal",
-    "pareto",
-    "throttle",
-    "drift",
-    "checkpoint",
-    "batcher",
-];
+/// Each figure of each estimator on each set is the one that is written down.
+#[test]
+fn the_table_is_the_one_in_the_document() {
+    let document = include_str!("../../../docs/measurements/prediction.md");
+    let table = example::table().unwrap();
+    assert!(document.contains(&table), "docs/measurements/prediction.md is not of this:\n{table}");
+}
 
 #[test]
 fn no_baseline_costs_less_on_any_set_and_a_cold_start_is_no_dearer_than_naps() {
-    for name in SETS {
-        let recording = set(name);
+    for (name, recording) in example::sets() {
         let ours = ours(&recording);
         let baselines = BASELINES.map(|text| by(text, &recording));
         let best = baselines.iter().map(|r| r.cost).fold(f64::MAX, f64::min);
@@ -54,7 +49,7 @@ fn no_baseline_costs_less_on_any_set_and_a_cold_start_is_no_dearer_than_naps() {
         assert!(cold <= 1.1, "{name}: {cold} of naps over the first hundred waits");
         let share = match name {
             "alternating" | "random" => 0.35,
-            "batcher" => 0.5,
+            "batcher" | "conversation" => 0.5,
             _ => 1.0,
         };
         assert!(ours.cost <= share * best, "{name}: {} of the best", ours.cost / best);
@@ -63,20 +58,25 @@ fn no_baseline_costs_less_on_any_set_and_a_cold_start_is_no_dearer_than_naps() {
 
 #[test]
 fn it_is_near_the_oracle_where_lengths_can_be_known() {
-    // Throttle is held to 3.5: what a step costs when the length changes is paid once each 200 waits.
-    for (name, times) in [("steady", 3.0), ("drift", 3.0), ("throttle", 3.5)] {
+    for name in ["steady", "drift", "throttle"] {
         let recording = set(name);
         let best = oracle(&recording, &HostModel::default(), COSTS, 1).cost;
         let ours = ours(&recording).cost;
-        assert!(ours <= times * best, "{name}: {ours} against {best}");
+        assert!(ours <= 3.0 * best, "{name}: {ours} against {best}");
     }
 }
 
 #[test]
 fn lag_stays_low_at_a_few_percent_of_a_core() {
-    for (name, p99_us) in
-        [("steady", 150), ("drift", 150), ("alternating", 150), ("random", 150), ("batcher", 300)]
-    {
+    // The later half hour of the conversation trace, busier than the design's, takes 320 µs.
+    for (name, p99_us) in [
+        ("steady", 150),
+        ("drift", 150),
+        ("alternating", 150),
+        ("random", 150),
+        ("batcher", 300),
+        ("conversation", 350),
+    ] {
         let ours = ours(&set(name));
         assert!(ours.lag_p99_ns <= p99_us * 1_000, "{name}: {} ns", ours.lag_p99_ns);
         assert!(ours.cpu_share <= 0.05, "{name}: {}", ours.cpu_share);
@@ -90,7 +90,7 @@ fn a_replay_is_what_a_live_run_does_under_virtual_time() {
         Clock, DurNs, ManualClock, OnThread, Queue, QueuePort, run_inline, wait_steps,
     };
     // A host whose sleeps are on time, so that both draw the same lateness.
-    let model = HostModel { overshoots_ns: vec![0], look_ns: 0, ..HostModel::default() };
+    let model = HostModel { overshoots_ns: vec![0], looks_ns: vec![0], ..HostModel::default() };
     let recording = set("random");
     let plan: StepPlan = "flag:park_us=1000,backstop_us=50000+nap".parse().unwrap();
     let replayed = replay(&recording, &plan, &model, COSTS, 1);

@@ -10,7 +10,8 @@
 //! | throttle | 10 ms, then 16 ms, changing every 200 steps |
 //! | drift | 10 ms and a sine of 3 ms over 600 steps |
 //! | checkpoint | 10 ms, every hundredth 60 ms |
-//! | batcher | a trace of requests through a continuous batcher: 10 ms + 0.25 ms a decoding request + 0.02 ms a prompt token, at most 512 tokens a step and 64 requests; rows are requests and tokens together |
+//! | vulkan | recorded: steps of a serving trace on a Vulkan device in software (`data/README.md`) |
+//! | batcher, conversation | a trace of requests through a continuous batcher: 10 ms + 0.25 ms a decoding request + 0.02 ms a prompt token, at most 512 tokens a step and 64 requests; rows are requests and tokens together |
 //!
 //! Sets of one seed are for designing an estimator, those of another for reporting on it.
 
@@ -66,14 +67,36 @@ pub fn sets(seed: u64, steps: usize) -> Vec<(&'static str, Vec<Step>)> {
 }
 
 /// Every set: for designing estimators on (`false`), or for reporting on them (`true`: another seed, another
-/// trace).
+/// trace, the other half of the recording).
 pub fn all(reported: bool, steps: usize) -> Vec<(&'static str, Vec<Step>)> {
-    let conversation = include_str!("../data/azure-llm-2023-conv-excerpt.csv");
-    let code = include_str!("../data/azure-llm-2023-code-excerpt.csv");
-    let (seed, text) = if reported { (2_026, code) } else { (1, conversation) };
+    let seed = if reported { 2_026 } else { 1 };
     let mut all = sets(seed, steps);
-    all.push(("batcher", batcher(&trace(text), seed, steps)));
+    let traced = |text| batcher(&trace(text), seed, steps);
+    if reported {
+        all.push(("batcher", traced(include_str!("../data/azure-llm-2023-code-excerpt.csv"))));
+        let later = include_str!("../data/azure-llm-2023-conv-later-excerpt.csv");
+        all.push(("conversation", traced(later)));
+    } else {
+        all.push(("batcher", traced(include_str!("../data/azure-llm-2023-conv-excerpt.csv"))));
+    }
+    let mut vulkan = recorded(include_str!("../data/vulkan-llvmpipe.csv"));
+    let later = vulkan.split_off(vulkan.len() / 2);
+    let half = if reported { later } else { vulkan };
+    all.push(("vulkan", half.into_iter().take(steps).collect()));
     all
+}
+
+/// The steps of a recording, as `gpu-reactor run --record` writes it.
+///
+/// # Panics
+///
+/// At a line that is not of that form.
+pub fn recorded(text: &str) -> Vec<Step> {
+    let line = |line: &str| {
+        let fields: Vec<u64> = line.split(',').map(|field| field.parse().unwrap()).collect();
+        (fields[1], fields[3])
+    };
+    text.lines().skip(2).map(line).collect()
 }
 
 /// A request of a trace: when it comes in nanoseconds, its prompt tokens, the tokens it generates.
@@ -142,4 +165,49 @@ pub fn batcher(requests: &[Request], seed: u64, steps: usize) -> Vec<Step> {
         out.push((rows + prefill, ns as u64));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first steps of each set in rows and microseconds, and the mean length of all: a set that
+    /// changed can't be compared with earlier figures. First the reported ones.
+    #[test]
+    fn the_sets_are_the_same_everywhere() {
+        let rows: Vec<String> = all(true, 3_000)
+            .into_iter()
+            .chain(all(false, 3_000))
+            .map(|(name, steps)| {
+                let first: Vec<_> = steps[..3].iter().map(|&(n, ns)| (n, ns / 1_000)).collect();
+                let total: u64 = steps.iter().map(|step| step.1).sum();
+                format!("{name} {first:?} {} {}", steps.len(), total / 1_000 / steps.len() as u64)
+            })
+            .collect();
+        assert_eq!(rows.join("\n"), REGRESSION.trim());
+    }
+
+    const REGRESSION: &str = "
+steady [(0, 9961), (0, 9977), (0, 9994)] 3000 9999
+alternating [(0, 5022), (0, 44997), (0, 4997)] 3000 25000
+random [(0, 4985), (0, 4973), (0, 44985)] 3000 24692
+log-normal [(0, 14739), (0, 7575), (0, 12649)] 3000 9007
+pareto [(0, 5540), (0, 4595), (0, 5450)] 3000 6576
+throttle [(0, 10026), (0, 9996), (0, 9983)] 3000 12799
+drift [(0, 10025), (0, 10046), (0, 10072)] 3000 10000
+checkpoint [(0, 10007), (0, 10001), (0, 9974)] 3000 10500
+batcher [(512, 20201), (512, 20217), (512, 20234)] 3000 16669
+conversation [(512, 20201), (512, 20217), (512, 20234)] 3000 17394
+vulkan [(500, 2115), (4, 1165), (4, 1142)] 1500 1222
+steady [(0, 9999), (0, 9949), (0, 10001)] 3000 9999
+alternating [(0, 4998), (0, 44994), (0, 4992)] 3000 24999
+random [(0, 4997), (0, 4994), (0, 4977)] 3000 25093
+log-normal [(0, 5073), (0, 13838), (0, 7007)] 3000 9069
+pareto [(0, 16926), (0, 6775), (0, 5267)] 3000 6752
+throttle [(0, 9980), (0, 9971), (0, 9998)] 3000 12799
+drift [(0, 10015), (0, 10040), (0, 10093)] 3000 10000
+checkpoint [(0, 9990), (0, 10026), (0, 10003)] 3000 10499
+batcher [(374, 17479), (1, 10199), (1, 10251)] 3000 11632
+vulkan [(521, 3335), (535, 2662), (535, 2637)] 1500 1190
+";
 }

@@ -5,7 +5,6 @@
 mod baselines;
 mod hazard;
 mod min;
-mod predictor;
 mod schedule;
 mod table;
 

@@ -2,18 +2,20 @@
 
 use super::Wait;
 
-/// A host, for a replay.
+/// A host, for a replay. Where several values are given, each is as likely as the others; an empty list is
+/// taken as one 0.
 #[derive(Clone, Debug)]
 pub struct HostModel {
-    /// How late sleeps ended, each as likely as the others, in nanoseconds. Never empty in effect: an
-    /// empty one is taken as one sleep on time.
+    /// How late sleeps ended, in nanoseconds.
     pub overshoots_ns: Vec<u64>,
     /// CPU of one sleep, in nanoseconds.
     pub sleep_cpu_ns: u64,
-    /// From a store to the next look at the word, in nanoseconds.
-    pub look_ns: u64,
+    /// CPU of a wait besides its sleeps and its watching, in nanoseconds.
+    pub wait_cpu_ns: u64,
+    /// From a store that is watched for to the next instruction behind the wait, in nanoseconds.
+    pub looks_ns: Vec<u64>,
     /// From a driver's signal to the next instruction of a thread blocked on it, in nanoseconds.
-    pub block_lag_ns: u64,
+    pub block_lags_ns: Vec<u64>,
     /// CPU of one such wake, in nanoseconds.
     pub block_cpu_ns: u64,
 }
@@ -27,8 +29,9 @@ impl Default for HostModel {
         HostModel {
             overshoots_ns: (0..1_000).map(|n| 55_000 + tail(n) as u64).collect(),
             sleep_cpu_ns: 4_000,
-            look_ns: 200,
-            block_lag_ns: 45_000,
+            wait_cpu_ns: 0,
+            looks_ns: vec![200],
+            block_lags_ns: vec![45_000],
             block_cpu_ns: 10_000,
         }
     }
@@ -45,16 +48,28 @@ impl<'m> Host<'m> {
         Host { model, draw: seed }
     }
 
-    /// How late the next sleep ends (SplitMix64 picks one of the model's).
+    /// How late the next sleep ends.
     pub(super) fn overshoot(&mut self) -> u64 {
+        self.pick(&self.model.overshoots_ns)
+    }
+
+    /// How long after its store the next watched wait goes on.
+    pub(super) fn look(&mut self) -> u64 {
+        self.pick(&self.model.looks_ns)
+    }
+
+    /// One of the values (SplitMix64 picks it), without drawing where there is no choice.
+    fn pick(&mut self, values: &'m [u64]) -> u64 {
+        if let [] | [_] = values {
+            return values.first().copied().unwrap_or(0);
+        }
         self.draw = self.draw.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.draw;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^= z >> 31;
-        let count = self.model.overshoots_ns.len() as u64;
-        let index = (u128::from(z) * u128::from(count)) >> 64;
-        self.model.overshoots_ns.get(index as usize).copied().unwrap_or(0)
+        let index = (u128::from(z) * values.len() as u128) >> 64;
+        values.get(index as usize).copied().unwrap_or(0)
     }
 
     pub(super) fn overshoot_quantile(&self, share: f64) -> u64 {
@@ -65,8 +80,8 @@ impl<'m> Host<'m> {
     }
 
     pub(super) fn block(&mut self) -> Wait {
-        let HostModel { block_lag_ns, block_cpu_ns, .. } = *self.model;
-        Wait { lag_ns: block_lag_ns, cpu_ns: block_cpu_ns, late: false }
+        let lag_ns = self.pick(&self.model.block_lags_ns);
+        Wait { lag_ns, cpu_ns: self.model.block_cpu_ns, late: false }
     }
 
     /// A park on a silent word, as the std host does it: a short spin, then naps that grow with the
@@ -75,7 +90,7 @@ impl<'m> Host<'m> {
         const SPIN: u64 = 5_000;
         if end <= from + SPIN {
             let cpu_ns = end.saturating_sub(from);
-            return Wait { lag_ns: self.model.look_ns, cpu_ns, late: false };
+            return Wait { lag_ns: self.look(), cpu_ns, late: false };
         }
         let (mut now, mut cpu_ns) = (from + SPIN, SPIN);
         while now < end {

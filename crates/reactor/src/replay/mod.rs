@@ -11,7 +11,7 @@ pub use host::HostModel;
 pub use recorder::Recorder;
 pub use recording::{Recording, Row};
 
-use crate::{AnySchedule, Costs, Ending, Park, Schedule, Step, StepPlan};
+use crate::{AnySchedule, Costs, Ending, Park, Schedule, Step, StepBands};
 use host::Host;
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub struct Replayed {
     pub lag_p99_ns: u64,
     /// Mean lag, in nanoseconds.
     pub lag_mean_ns: f64,
+    /// Mean CPU of a wait, in nanoseconds.
+    pub cpu_mean_ns: f64,
     /// CPU over the time waited.
     pub cpu_share: f64,
     /// Mean cost of a wait: microseconds of lag, and of CPU by their price in lag.
@@ -46,14 +48,14 @@ struct Wait {
     late: bool,
 }
 
-/// Waits again by a plan, with a schedule of its own for each point.
+/// Waits again by a plan or a banded one, with a schedule of its own for each point in each band.
 ///
 /// ```
 /// use gpu_async_reactor::replay::{HostModel, Recording, Row, replay};
 /// use gpu_async_reactor::Costs;
 /// let rows = (0..100).map(|_| Row { point: 0, rows: 1, start_ns: 0, duration_ns: 5_000_000 });
 /// let recording = Recording { rows: rows.collect() };
-/// let plan = "flag:park_us=1000,backstop_us=20000+hazard:lag=5,cpu=1".parse()?;
+/// let plan = "flag:park_us=1000,backstop_us=20000+hazard:lag=5,cpu=1;rows>=8:poll+nap".parse()?;
 /// let costs = Costs { lag: 5, cpu: 1 };
 /// let ours = replay(&recording, &plan, &HostModel::default(), costs, 1);
 /// assert!(ours.lag_p50_ns < 10_000 && ours.cpu_share < 0.05);
@@ -61,25 +63,31 @@ struct Wait {
 /// ```
 pub fn replay(
     recording: &Recording,
-    plan: &StepPlan,
+    bands: &StepBands,
     model: &HostModel,
     costs: Costs,
     seed: u64,
 ) -> Replayed {
     let mut host = Host::new(model, seed);
-    let mut points: BTreeMap<u64, AnySchedule> = BTreeMap::new();
-    let waits = recording.rows.iter().map(|row| {
-        let schedule = points.entry(row.point).or_insert_with(|| plan.schedule());
-        one(row, plan.park, schedule, &mut host)
-    });
-    summary(plan.to_string(), waits.collect(), recording, costs)
+    let mut points: BTreeMap<(u64, u64), AnySchedule> = BTreeMap::new();
+    let mut waits = Vec::with_capacity(recording.rows.len());
+    for row in &recording.rows {
+        // The first band starts at 0, so one is at or below any number of rows.
+        let Some(band) = bands.bands().iter().rev().find(|band| band.from_rows <= row.rows) else {
+            continue;
+        };
+        let schedule = points.entry((band.from_rows, row.point));
+        let schedule = schedule.or_insert_with(|| band.plan.schedule());
+        waits.push(one(row, band.plan.park, schedule, &mut host));
+    }
+    summary(bands.to_string(), waits, recording, costs)
 }
 
 /// One wait in steps, as [`wait_steps`](crate::wait_steps) does it.
 fn one(row: &Row, park: Park, schedule: &mut AnySchedule, host: &mut Host<'_>) -> Wait {
     let end = row.duration_ns;
     schedule.begin(row.rows);
-    let (mut now, mut cpu_ns) = (0, 0);
+    let (mut now, mut cpu_ns) = (0, host.model.wait_cpu_ns);
     if park == Park::Block {
         return host.block();
     }
@@ -105,7 +113,7 @@ fn one(row: &Row, park: Park, schedule: &mut AnySchedule, host: &mut Host<'_>) -
                 if end <= until {
                     schedule.ended(Ending::At(end));
                     let cpu_ns = cpu_ns + end - now;
-                    return Wait { lag_ns: host.model.look_ns, cpu_ns, late: false };
+                    return Wait { lag_ns: host.look(), cpu_ns, late: false };
                 }
                 cpu_ns += until - now;
                 now = until;
@@ -125,7 +133,7 @@ pub fn oracle(recording: &Recording, model: &HostModel, costs: Costs, seed: u64)
         match woke.checked_sub(row.duration_ns) {
             Some(lag_ns) => Wait { lag_ns, cpu_ns: sleep_cpu, late: true },
             None => Wait {
-                lag_ns: model.look_ns,
+                lag_ns: host.look(),
                 cpu_ns: sleep_cpu + row.duration_ns - woke,
                 late: false,
             },
@@ -137,9 +145,9 @@ pub fn oracle(recording: &Recording, model: &HostModel, costs: Costs, seed: u64)
 
 /// A core for each wait.
 pub fn spin(recording: &Recording, model: &HostModel, costs: Costs) -> Replayed {
-    let waits = recording.rows.iter();
-    let wait = |row: &Row| Wait { lag_ns: model.look_ns, cpu_ns: row.duration_ns, late: false };
-    summary("spin".into(), waits.map(wait).collect(), recording, costs)
+    let mut host = Host::new(model, 1);
+    let wait = |row: &Row| Wait { lag_ns: host.look(), cpu_ns: row.duration_ns, late: false };
+    summary("spin".into(), recording.rows.iter().map(wait).collect(), recording, costs)
 }
 
 /// A thread for each wait, asleep until the driver wakes it.
@@ -168,6 +176,7 @@ fn summary(subject: String, waits: Vec<Wait>, recording: &Recording, costs: Cost
         lag_p50_ns: at(0.5),
         lag_p99_ns: at(0.99),
         lag_mean_ns: lags.iter().sum::<u64>() as f64 / count as f64,
+        cpu_mean_ns: cpu as f64 / count as f64,
         cpu_share: cpu as f64 / time.max(1) as f64,
         cost: mean(&waits),
         cost_cold: mean(&waits[..waits.len().min(100)]),
