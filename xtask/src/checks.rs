@@ -4,8 +4,9 @@ use crate::run::{Outcome, cargo, is_there, must, output};
 use std::path::Path;
 use std::process::Command;
 
-const FEATURES: &[&str] =
-    &["", "std", "sim", "vulkan", "wordwait", "tokio", "io-uring", "compio", "cuda", "cudarc", "hip"];
+const FEATURES: &[&str] = &[
+    "", "std", "sim", "vulkan", "wordwait", "tokio", "io-uring", "compio", "cuda", "cudarc", "hip",
+];
 
 pub(crate) fn fmt() -> Outcome {
     let probe = "crates/core/no_std_probe/Cargo.toml";

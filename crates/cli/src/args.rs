@@ -81,7 +81,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) file: PathBuf,
     /// A wait plan; give it again for more. The default is one of each estimator
     #[arg(long = "plan", value_name = "TEXT")]
-    pub(crate) plans: Vec<StepPlan>,
+    pub(crate) plans: Vec<StepBands>,
     /// What a microsecond of wake lag and one of CPU cost
     #[arg(long, value_name = "lag=N,cpu=N", default_value = "lag=5,cpu=1", value_parser = costs)]
     pub(crate) cost: Costs,

@@ -10,7 +10,7 @@ use crate::run::stats::PlanResult;
 use crate::sys::outln;
 use crate::workload::Workload;
 use gpu_async_reactor::replay::{Recorder, Recording, Replayed};
-use gpu_async_reactor::{Costs, StepPlan};
+use gpu_async_reactor::{Costs, StepBands};
 use serde_json::json;
 
 /// The plan that records: its waits disturb the device least.
@@ -48,7 +48,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         say(&format!("plot:   {}", plot.write(&replay::plot::pareto(&results))?));
     }
     let oracle = results.swap_remove(0);
-    results.retain(|result| result.subject.parse::<StepPlan>().is_ok());
+    results.retain(|result| result.subject.parse::<StepBands>().is_ok());
     results.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let [best, second, ..] = &results[..] else {
         return Err(Failure::bad_input("there is no plan to choose from"));
@@ -58,8 +58,8 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         "why:    {:.1} µs of cost a wait; the next best, {}, {:.1}; an oracle {:.1}",
         best.cost, second.subject, second.cost, oracle.cost
     ));
-    let plan: StepPlan = best.subject.parse()?;
-    let live = crate::run::once(&opened, &plan.into(), &work, None)?;
+    let plan: StepBands = best.subject.parse()?;
+    let live = crate::run::once(&opened, &plan, &work, None)?;
     verdict(args, best, &live, &about, &say);
     let right = live.tally.verified == live.asked;
     Ok(if right { Exit::Done } else { Exit::Wrong })
@@ -67,14 +67,14 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
 
 fn record(opened: &Opened, work: &Workload) -> Result<Recording, Failure> {
     let recorder = Recorder::new(work.queues.iter().map(Vec::len).sum());
-    let plan: StepPlan = RECORDS.parse()?;
-    crate::run::once(opened, &plan.into(), work, Some(&recorder))?;
+    let plan: StepBands = RECORDS.parse()?;
+    crate::run::once(opened, &plan, work, Some(&recorder))?;
     Ok(recorder.recording())
 }
 
 /// What is looked at: the word alone, the published estimator over its margins and windows, the
 /// moving average over margins, naps, and the hazard rate at the price asked for.
-fn candidates(costs: Costs) -> Result<Vec<StepPlan>, Failure> {
+fn candidates(costs: Costs) -> Result<Vec<StepBands>, Failure> {
     let Costs { lag, cpu } = costs;
     let mut texts = vec![
         "poll".to_owned(),

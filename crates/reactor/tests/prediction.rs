@@ -5,7 +5,7 @@
 mod example;
 
 use gpu_async_reactor::replay::{HostModel, Recording, Replayed, oracle, replay};
-use gpu_async_reactor::{Costs, StepPlan};
+use gpu_async_reactor::{Costs, StepBands, StepPlan};
 
 const COSTS: Costs = Costs { lag: 5, cpu: 1 };
 const BASELINES: [&str; 5] = [
@@ -21,8 +21,8 @@ fn set(name: &str) -> Recording {
 }
 
 fn by(text: &str, recording: &Recording) -> Replayed {
-    let plan: StepPlan = text.parse().unwrap();
-    replay(recording, &plan, &HostModel::default(), COSTS, 1)
+    let bands: StepBands = text.parse().unwrap();
+    replay(recording, &bands, &HostModel::default(), COSTS, 1)
 }
 
 fn ours(recording: &Recording) -> Replayed {
@@ -93,7 +93,7 @@ fn a_replay_is_what_a_live_run_does_under_virtual_time() {
     let model = HostModel { overshoots_ns: vec![0], looks_ns: vec![0], ..HostModel::default() };
     let recording = set("random");
     let plan: StepPlan = "flag:park_us=1000,backstop_us=50000+nap".parse().unwrap();
-    let replayed = replay(&recording, &plan, &model, COSTS, 1);
+    let replayed = replay(&recording, &plan.into(), &model, COSTS, 1);
     let options = SimOptions { query_cost: DurNs(1), ..SimOptions::default() };
     let device = VirtualDevice::new(ManualClock::new(), options);
     let mut queue = device.queue();

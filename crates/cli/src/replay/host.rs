@@ -22,14 +22,14 @@ pub(crate) fn measure() -> HostModel {
     let model = HostModel::default();
     let spent = crate::sys::thread_cpu_ns().zip(before).map(|(now, before)| now - before);
     let sleep_cpu_ns = spent.map_or(model.sleep_cpu_ns, |spent| spent / sleeps);
-    let (block_lag_ns, block_cpu_ns) =
-        blocked().unwrap_or((model.block_lag_ns, model.block_cpu_ns));
-    HostModel { overshoots_ns, sleep_cpu_ns, block_lag_ns, block_cpu_ns, ..model }
+    let (block_lags_ns, block_cpu_ns) =
+        blocked().unwrap_or_else(|| (model.block_lags_ns.clone(), model.block_cpu_ns));
+    HostModel { overshoots_ns, sleep_cpu_ns, block_lags_ns, block_cpu_ns, ..model }
 }
 
-/// A thread blocked on a condition, signalled by another after a while, as a driver does it: the median
+/// A thread blocked on a condition, signalled by another after a while, as a driver does it: each time
 /// from the signal to its next instruction, and its CPU for each.
-fn blocked() -> Option<(u64, u64)> {
+fn blocked() -> Option<(Vec<u64>, u64)> {
     const WAKES: u64 = 60;
     let clock = StdClock::new();
     let (state, signal) = (Mutex::new((0u64, 0u64)), Condvar::new());
@@ -55,7 +55,6 @@ fn blocked() -> Option<(u64, u64)> {
             seen = number;
         }
         let spent = crate::sys::thread_cpu_ns()? - before;
-        lags.sort_unstable();
-        Some((lags[lags.len() / 2], spent / lags.len() as u64))
+        Some((lags, spent / WAKES))
     })
 }

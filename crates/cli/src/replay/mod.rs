@@ -7,7 +7,7 @@ use crate::args::ReplayArgs;
 use crate::exit::{Exit, Failure};
 use crate::report::{Writer, json, span, text};
 use gpu_async_reactor::replay::{self, HostModel, Recording, Replayed};
-use gpu_async_reactor::{Costs, StepPlan};
+use gpu_async_reactor::{Costs, StepBands};
 use serde_json::json;
 
 /// One of each estimator.
@@ -62,7 +62,7 @@ pub(crate) fn read(path: &std::path::Path) -> Result<Recording, Failure> {
 /// The plans, and what no plan can be, in one list.
 pub(crate) fn all(
     recording: &Recording,
-    plans: &[StepPlan],
+    plans: &[StepBands],
     model: &HostModel,
     costs: Costs,
     seed: u64,
