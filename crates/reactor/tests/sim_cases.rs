@@ -42,7 +42,8 @@ fn situation_3_the_device_faults_and_every_pending_wait_gets_the_loss() {
             .map(|_| {
                 let mut queue = device.queue().unwrap();
                 for _ in 0..3 {
-                    queue.submit(Work::lasting(DurNs::from_ms(2))).unwrap();
+                    // Long enough for a busy machine to submit all of it before the first is done.
+                    queue.submit(Work::lasting(DurNs::from_ms(50))).unwrap();
                 }
                 std::thread::spawn(move || wait_for(&mut queue, plan, None))
             })
