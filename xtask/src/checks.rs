@@ -178,6 +178,11 @@ pub(crate) fn main_job() -> Outcome {
     job(&[]).and_then(|()| job(&["--device", "sim"])).into()
 }
 
+/// The script for a machine with a device, so that it can't rot without one.
+pub(crate) fn hardware() -> Outcome {
+    must(Command::new("tests/hardware/run").args(["--driver-sim", "--quick"])).into()
+}
+
 pub(crate) fn asan() -> Outcome {
     sanitize("address")
 }

@@ -5,6 +5,7 @@ mod checks;
 mod gates;
 mod numbers;
 mod run;
+mod vendor;
 
 use run::Outcome;
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ const CHECKS: &[Check] = &[
     ("deny", "licences and sources of dependencies are allowed", checks::deny),
     ("examples", "the examples run", checks::examples),
     ("main-job", "the main job runs and verifies every result", checks::main_job),
+    ("hardware", "what proves a device runs, on the simulated driver", checks::hardware),
+    ("vendors", "the vendors' own libraries get typed errors without a device", vendor::libraries),
     ("asan", "random load touches no memory it should not", checks::asan),
     ("tsan", "random load has no data race", checks::tsan),
     ("gates", "no hot path runs more or fewer instructions than are on record", gates::check),
