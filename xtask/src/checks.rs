@@ -163,7 +163,15 @@ pub(crate) fn examples() -> Outcome {
         let args = ["run", "--quiet", "-p", "gpu-async-reactor", "--example", name];
         output(cargo(&args).args(["--features", features])).map(|text| print!("{text}"))
     };
-    run("fill_executor", "std").and_then(|()| run("vulkan_wait", "std,vulkan")).into()
+    let on_driver = |name| {
+        let args = ["run", "--quiet", "-p", "gpu-async-reactor", "--features", "cuda,hip"];
+        must(cargo(&args).args(["--example", name, "--", "--driver-sim"]))
+    };
+    run("fill_executor", "std")
+        .and_then(|()| run("vulkan_wait", "std,vulkan"))
+        .and_then(|()| on_driver("cuda_wait"))
+        .and_then(|()| on_driver("hip_wait"))
+        .into()
 }
 
 /// The main job as README starts it, on the best device and on the simulated one.
@@ -184,7 +192,25 @@ pub(crate) fn hardware() -> Outcome {
 }
 
 pub(crate) fn asan() -> Outcome {
-    sanitize("address")
+    match sanitize("address") {
+        Outcome::Passed => drivers_under_asan().into(),
+        other => other,
+    }
+}
+
+/// The suites over the simulated drivers: what is used after it was dropped, in any order of drops, is found.
+/// A page that the driver freed is unmapped, and a touch of it ends the test.
+fn drivers_under_asan() -> Result<(), String> {
+    let mut run = Command::new("cargo");
+    run.args(["+nightly", "test", "--quiet", "-p", "gpu-async-reactor", "--features", "cuda,hip"]);
+    run.args(["--test", "cuda", "--test", "hip", "--target", "x86_64-unknown-linux-gnu"]);
+    run.args(["--target-dir", "target/address"]);
+    // The library of the simulated drivers is loaded at run time, and takes the sanitizer from the program.
+    let flags = "-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer \
+                 -Clink-arg=-Wl,--export-dynamic";
+    // What a lost device may still write to is never freed, on purpose.
+    run.env("RUSTFLAGS", flags).env("ASAN_OPTIONS", "detect_leaks=0");
+    must(run.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO"))
 }
 
 pub(crate) fn tsan() -> Outcome {
