@@ -10,9 +10,9 @@ pub(super) const ONE: u64 = 1 << 40;
 /// Likelihood is counted in halves of a sample; what was never seen counts as one half.
 const UNSEEN: u64 = 1;
 
-/// Room for the residuals and one more, and the last index: a power of two, so that a mask keeps an index
-/// within it at no cost.
-const ROOM: usize = (KEPT + 1).next_power_of_two();
+/// Room for an edge before those of the residuals and one behind them, and the last index: a power of two,
+/// so that a mask keeps an index within it at no cost.
+const ROOM: usize = (KEPT + 2).next_power_of_two();
 const LAST: usize = ROOM - 1;
 
 /// An interval that an end is likely in, and its density: one over its width.
@@ -23,13 +23,56 @@ struct Likely {
     density: u64,
 }
 
-const NOWHERE: Likely = Likely { begin: 0, end: 0, density: 0 };
+/// Where intervals begin, or where they end: in order, from index 1 on; before them one that nothing comes
+/// before. Two arrays, for a pair that was stored as two words is slow to load as one.
+#[derive(Clone, Debug)]
+struct Edges {
+    at: [u64; ROOM],
+    density: [u64; ROOM],
+}
+
+impl Edges {
+    const fn new() -> Self {
+        Self { at: [0; ROOM], density: [0; ROOM] }
+    }
+
+    /// Puts an edge in its place among those before `index`. Edges come nearly in order, for spreads vary
+    /// less than residuals.
+    fn insert(&mut self, mut index: usize, at: u64, density: u64) {
+        loop {
+            let before = (index - 1) & LAST;
+            if self.at[before] <= at {
+                break;
+            }
+            self.at[index & LAST] = self.at[before];
+            self.density[index & LAST] = self.density[before];
+            index -= 1;
+        }
+        self.at[index & LAST] = at;
+        self.density[index & LAST] = density;
+    }
+
+    /// Of the first `count` edges, those that lie no later than a time: how many, and their density.
+    fn passed(&self, count: usize, at: u64) -> (usize, u64) {
+        let mut density = 0;
+        for (index, edge) in self.at[1..=count].iter().enumerate() {
+            if *edge > at {
+                return (index, density);
+            }
+            density += self.density[index + 1];
+        }
+        (count, density)
+    }
+}
 
 /// One wait's, made when it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Outlook {
-    /// Where each residual puts an end, in order of where that begins; then one that never does.
-    likely: [Likely; ROOM],
+    /// Where each residual puts an end.
+    likely: [Likely; KEPT],
+    /// Where those intervals begin, and where they end: each in order of its own.
+    begins: Edges,
+    ends: Edges,
     count: usize,
     /// Where watching is cheaper than napping.
     hot: [(u64, u64); KEPT],
@@ -51,7 +94,9 @@ pub(super) struct Ahead {
 
 impl Outlook {
     pub(super) const fn new() -> Self {
-        Self { likely: [NOWHERE; ROOM], count: 0, hot: [(0, 0); KEPT], hot_count: 0 }
+        let likely = [Likely { begin: 0, end: 0, density: 0 }; KEPT];
+        let (begins, ends, hot) = (Edges::new(), Edges::new(), [(0, 0); KEPT]);
+        Self { likely, begins, ends, count: 0, hot, hot_count: 0 }
     }
 
     /// How many residuals say something.
@@ -64,59 +109,47 @@ impl Outlook {
         &self.hot[..self.hot_count]
     }
 
-    fn likely(&self) -> &[Likely] {
-        &self.likely[..self.count]
-    }
-
     /// Puts a predictor's residuals where they would be in this wait, and finds where the mean time to
     /// an end is below `hot_below`; two such places with less than `near` between them are one.
     pub(super) fn make(&mut self, predictor: &Predictor, guess: u64, hot_below: u64, near: u64) {
-        // In order, with one that is never reached behind them.
-        let mut ends = [(u64::MAX, 0u64); ROOM];
-        for (i, (residual, spread)) in predictor.spreads().enumerate() {
+        for (index, (likely, (residual, spread))) in
+            self.likely.iter_mut().zip(predictor.spreads()).enumerate()
+        {
             let at = (guess as i64 + residual.at).max(1) as u64;
             let spread = spread.min(at / 2).max(SPREAD_LEAST) + residual.width / 2;
             let (begin, end) = (at.saturating_sub(spread), at + spread);
             let density = ONE / (end - begin);
-            // Insertion: nearly sorted, for spreads vary less than residuals.
-            let mut j = i & LAST;
-            while j > 0 && self.likely[j - 1].begin > begin {
-                self.likely[j] = self.likely[j - 1];
-                j -= 1;
-            }
-            self.likely[j] = Likely { begin, end, density };
-            let mut j = i & LAST;
-            while j > 0 && ends[j - 1].0 > end {
-                ends[j] = ends[j - 1];
-                j -= 1;
-            }
-            ends[j] = (end, density);
+            *likely = Likely { begin, end, density };
+            self.begins.insert(index + 1, begin, density);
+            self.ends.insert(index + 1, end, density);
         }
         self.count = predictor.len();
-        self.likely[self.count & LAST].begin = u64::MAX;
-        self.heat(&ends, (ONE / 2 / hot_below.max(1)).max(1), near);
+        // Behind them one that is never reached.
+        self.begins.at[(self.count + 1) & LAST] = u64::MAX;
+        self.heat((ONE / 2 / hot_below.max(1)).max(1), near);
     }
 
     /// One sweep over where likelihood begins and ends. `hot` is the density at which half a sample
     /// makes it hot.
-    fn heat(&mut self, ends: &[(u64, u64); ROOM], hot: u64, near: u64) {
-        let (mut begun, mut ended, mut density) = (0, 0, 0u64);
+    fn heat(&mut self, hot: u64, near: u64) {
+        let (mut begun, mut ended, mut density) = (1, 1, 0u64);
         let mut bound = (2 * self.count as u64 + UNSEEN) * hot;
         let (mut is_hot, mut since) = (false, 0);
         self.hot_count = 0;
-        while ended < self.count {
+        while ended <= self.count {
             // No branch on which of both comes first: it can't be foretold.
-            let (next, end) = (&self.likely[begun & LAST], ends[ended & LAST]);
-            let begins = next.begin < end.0;
+            let (b, e) = (begun & LAST, ended & LAST);
+            let (begin, end) = (self.begins.at[b], self.ends.at[e]);
+            let begins = begin < end;
             let mask = u64::from(begins).wrapping_neg();
-            density = density + (next.density & mask) - (end.1 & !mask);
+            density = density + (self.begins.density[b] & mask) - (self.ends.density[e] & !mask);
             bound -= (2 * hot) & !mask;
             begun += usize::from(begins);
             ended += usize::from(!begins);
             if (density > bound) == is_hot {
                 continue;
             }
-            let at = next.begin.min(end.0);
+            let at = begin.min(end);
             is_hot = !is_hot;
             if is_hot {
                 since = at;
@@ -132,32 +165,30 @@ impl Outlook {
         }
     }
 
-    /// What is known at a time in the wait, where "just ahead" reaches to `soon`.
+    /// What is known at a time in the wait, where "just ahead" reaches to `soon`, which is no earlier.
     pub(super) fn ahead(&self, now: u64, soon: u64) -> Ahead {
-        let mut ahead = Ahead { density: 0, left: 0, next: u64::MAX, past: None };
-        for likely in self.likely() {
-            if likely.end <= now {
-                ahead.past = ahead.past.max(Some(likely.end));
-                continue;
-            }
-            ahead.left += 1;
-            match likely.begin <= soon {
-                true => ahead.density += likely.density,
-                false => ahead.next = ahead.next.min(likely.begin),
-            }
+        let (begun, density) = self.begins.passed(self.count, soon);
+        let (ended, over) = self.ends.passed(begun, now);
+        Ahead {
+            // What ended by now had begun by then.
+            density: density - over,
+            left: (self.count - ended) as u64,
+            next: self.begins.at[(begun + 1) & LAST],
+            past: (ended > 0).then(|| self.ends.at[ended & LAST]),
         }
-        ahead
     }
 
     /// Whether an end was likely there, or nearly.
     pub(super) fn expected(&self, at: u64, near: u64) -> bool {
-        self.likely().iter().any(|l| l.begin <= at + near && at <= l.end + near)
+        let (begun, _) = self.begins.passed(self.count, at + near);
+        let (ended, _) = self.ends.passed(begun, at.saturating_sub(near + 1));
+        ended < begun
     }
 
     /// Where in an interval that was slept through the end most likely was: the part of it where the
     /// densest residual puts one. `None` where none does.
     pub(super) fn narrowed(&self, after: u64, by: u64) -> Option<(u64, u64)> {
-        let within = self.likely().iter().filter(|l| l.begin < by && l.end > after);
+        let within = self.likely[..self.count].iter().filter(|l| l.begin < by && l.end > after);
         let densest = within.max_by_key(|l| l.density)?;
         Some((densest.begin.max(after), densest.end.min(by)))
     }
