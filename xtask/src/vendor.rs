@@ -47,7 +47,10 @@ fn one(kind: &str, folder: Option<&Path>) -> Result<(), String> {
     let row = rows.into_iter().find(of).ok_or("doctor has no line on it")?;
     let found = row["found"].as_str().unwrap_or_default();
     match found.starts_with(FOUND) || row["ok"] == true {
-        true => Ok(println!("{kind}: {found}")),
+        true => {
+            println!("{kind}: {found}");
+            Ok(())
+        }
         false => Err(format!("doctor says \"{found}\"")),
     }
 }

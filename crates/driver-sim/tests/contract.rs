@@ -3,7 +3,7 @@
 
 use driver_sim::install::{Vendor, install};
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PTX: &CStr = c".version 6.4\n.target sm_70\n.visible .entry spin_ns(.param .u64 ns) { ret; }\n\
@@ -112,6 +112,11 @@ impl Sim {
         self.launch(function, stream, &[(&raw mut ns).cast()])
     }
 
+    /// Holds a stream until `gate` is no longer zero: "not done yet" that no busy machine outlasts.
+    fn hold(&self, stream: Handle, gate: &AtomicU64) -> i32 {
+        call!(self, cuStreamWaitValue64_v2(stream => Handle, address(gate) => u64, 1 => u64, 0 => u32))
+    }
+
     fn store(&self, stream: Handle, word: &AtomicU64, value: u64) -> i32 {
         call!(self, cuStreamWriteValue64_v2(stream => Handle, address(word) => u64, value => u64, 0 => u32))
     }
@@ -203,13 +208,14 @@ fn stores_are_refused_where_the_driver_refuses_them() {
 fn words_are_stored_in_order_behind_the_work_at_a_known_time() {
     let sim = Sim::cuda("");
     let (stream, page) = (sim.stream(), sim.page());
-    assert_eq!(sim.spin(stream, 20_000_000), 0);
-    let begun = Instant::now();
+    assert_eq!((sim.hold(stream, &page[16]), sim.spin(stream, 20_000_000)), (0, 0));
     // A batch of a word and a doorbell.
     let mut ops = [[5, address(&page[0]), 7, 0, 0, 0], [5, address(&page[8]), 9, 0, 0, 0u64]];
     let batch = |count: u32, ops: *mut [u64; 6]| call!(sim, cuStreamBatchMemOp_v2(stream => Handle, count => u32, ops => *mut [u64; 6], 0 => u32));
     assert_eq!(batch(2, ops.as_mut_ptr()), 0);
     assert_eq!((page[0].load(Ordering::Acquire), sim.query(stream)), (0, 600));
+    let begun = Instant::now();
+    page[16].store(1, Ordering::Release);
     while page[8].load(Ordering::Acquire) == 0 {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
@@ -381,14 +387,24 @@ fn a_fault_stays_and_nothing_behind_it_happens() {
 fn a_full_stream_blocks_the_launch() {
     let sim = Sim::cuda("pending=8");
     let (stream, page) = (sim.stream(), sim.page());
-    assert_eq!(sim.spin(stream, 60_000_000), 0);
-    let begun = Instant::now();
-    for value in 1..=8 {
-        assert_eq!(sim.store(stream, &page[0], value), 0);
-    }
-    assert!(begun.elapsed() < Duration::from_millis(40), "blocked too soon");
-    (9..=20).for_each(|value| assert_eq!(sim.store(stream, &page[0], value), 0));
-    assert!(begun.elapsed() > Duration::from_millis(40), "did not block");
+    assert_eq!(sim.hold(stream, &page[8]), 0);
+    let (full, opened) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while !full.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(40));
+            opened.store(true, Ordering::Release);
+            page[8].store(1, Ordering::Release);
+        });
+        (1..8).for_each(|value| assert_eq!(sim.store(stream, &page[0], value), 0));
+        assert!(!opened.load(Ordering::Acquire), "blocked too soon");
+        full.store(true, Ordering::Release);
+        (8..=20).for_each(|value| assert_eq!(sim.store(stream, &page[0], value), 0));
+        assert!(opened.load(Ordering::Acquire), "did not block");
+    });
     assert_eq!((sim.synchronize(stream), page[0].load(Ordering::Acquire)), (0, 20));
 }
 
@@ -450,11 +466,12 @@ fn the_legacy_stream_waits_for_blocking_streams_and_they_for_it() {
     let (free, page) = (sim.stream(), sim.page());
     let mut blocking = 0;
     assert_eq!(call!(sim, cuStreamCreate(&mut blocking => *mut Handle, 0 => u32)), 0);
-    assert_eq!(sim.spin(blocking, 50_000_000), 0);
+    assert_eq!(sim.hold(blocking, &page[8]), 0);
     assert_eq!(sim.store(0, &page[0], 1), 0);
     assert_eq!(sim.store(free, &page[1], 1), 0);
     assert_eq!(sim.synchronize(free), 0);
     assert_eq!((page[0].load(Ordering::Acquire), page[1].load(Ordering::Acquire)), (0, 1));
+    page[8].store(1, Ordering::Release);
     assert_eq!(sim.synchronize(0), 0);
     assert_eq!((page[0].load(Ordering::Acquire), sim.query(blocking)), (1, 0));
     assert_eq!(sim.spin(1, 50_000_000), 0);
@@ -473,7 +490,7 @@ fn events_order_streams_and_tell_times() {
     let (begin, end) = (sim.event(0), sim.event(0));
     assert_eq!(call!(sim, cuEventQuery(begin => Handle)), 0, "one never recorded is done");
     assert_eq!(call!(sim, cuEventRecord(begin => Handle, first => Handle)), 0);
-    assert_eq!(sim.spin(first, 30_000_000), 0);
+    assert_eq!((sim.hold(first, &page[8]), sim.spin(first, 30_000_000)), (0, 0));
     assert_eq!(call!(sim, cuEventRecord(end => Handle, first => Handle)), 0);
     assert_eq!(call!(sim, cuStreamWaitEvent(second => Handle, end => Handle, 0 => u32)), 0);
     assert_eq!(sim.store(second, &page[0], 1), 0);
@@ -481,13 +498,14 @@ fn events_order_streams_and_tell_times() {
         (call!(sim, cuEventQuery(end => Handle)), page[0].load(Ordering::Acquire)),
         (600, 0)
     );
+    page[8].store(1, Ordering::Release);
     assert_eq!((sim.synchronize(second), call!(sim, cuEventQuery(end => Handle))), (0, 0));
     let mut ms = 0f32;
     assert_eq!(
         call!(sim, cuEventElapsedTime(&mut ms => *mut f32, begin => Handle, end => Handle)),
         0
     );
-    assert!((29.0..2_000.0).contains(&ms), "{ms} ms");
+    assert!((29.0..30_000.0).contains(&ms), "{ms} ms");
     let untimed = sim.event(2);
     assert_eq!(
         call!(sim, cuEventElapsedTime(&mut ms => *mut f32, begin => Handle, untimed => Handle)),
@@ -501,7 +519,7 @@ fn copies_and_fills_are_done_in_turn() {
     let (stream, page) = (sim.stream(), sim.page());
     let (mut device, from) = (0, [7u64, 8, 9]);
     assert_eq!(call!(sim, cuMemAlloc_v2(&mut device => *mut u64, 64 => usize)), 0);
-    assert_eq!(sim.spin(stream, 10_000_000), 0);
+    assert_eq!(sim.hold(stream, &page[8]), 0);
     assert_eq!(
         call!(sim, cuMemcpyHtoDAsync_v2(device => u64, from.as_ptr() => *const u64, 24 => usize, stream => Handle)),
         0
@@ -515,6 +533,7 @@ fn copies_and_fills_are_done_in_turn() {
         0
     );
     assert_eq!(page[0].load(Ordering::Acquire), 0);
+    page[8].store(1, Ordering::Release);
     assert_eq!(sim.synchronize(stream), 0);
     let found = [0, 1, 2].map(|i: usize| page[i].load(Ordering::Acquire));
     assert_eq!(found, [7, u64::MAX, 9]);
