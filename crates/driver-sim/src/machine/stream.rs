@@ -472,7 +472,8 @@ impl Stream {
         }
         match (script.late_data, launch.effect) {
             (Some((kernel, us)), Some(effect)) if kernel == worker.kernels => {
-                let (at, events) = (end + us * 1_000, Vec::new());
+                // From now, not from the end that was due: a busy machine may have passed that long ago.
+                let (at, events) = (now() + us * 1_000, Vec::new());
                 worker.late = Some(Late { at, effect, events });
             }
             (_, Some(effect)) => self.effect(&effect),
