@@ -6,6 +6,7 @@ use std::process::Command;
 
 const FEATURES: &[&str] = &[
     "", "std", "sim", "vulkan", "wordwait", "tokio", "io-uring", "compio", "cuda", "cudarc", "hip",
+    "metal",
 ];
 
 pub(crate) fn fmt() -> Outcome {
@@ -94,8 +95,7 @@ pub(crate) fn word_waits() -> Outcome {
         return Err(failed).into();
     }
     let target = "aarch64-unknown-linux-gnu";
-    let root = output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
-    if !Path::new(root.trim()).join("lib/rustlib").join(target).is_dir() {
+    if !has_std_of(target) {
         return Outcome::Skipped(format!(
             "aarch64: the standard library of {target} is not installed"
         ));
@@ -112,6 +112,24 @@ pub(crate) fn word_waits() -> Outcome {
     let runner = format!("{emulator} -L /usr/aarch64-linux-gnu");
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
     must(&mut command).into()
+}
+
+/// The Metal backend's Apple side compiles without a lint; nothing runs it here.
+pub(crate) fn metal() -> Outcome {
+    let target = "aarch64-apple-darwin";
+    if !has_std_of(target) {
+        return Outcome::Skipped(format!("the standard library of {target} is not installed"));
+    }
+    let args = ["clippy", "--quiet", "-p", "gpu-async-reactor", "--lib", "--no-default-features"];
+    let mut command = cargo(&args);
+    command.args(["--features", "metal,sim,tokio,wordwait", "--target", target]);
+    must(command.args(["--", "-D", "warnings"])).into()
+}
+
+/// Whether code for the target can be checked here.
+fn has_std_of(target: &str) -> bool {
+    let root = output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
+    Path::new(root.trim()).join("lib/rustlib").join(target).is_dir()
 }
 
 pub(crate) fn loom() -> Outcome {

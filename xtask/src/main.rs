@@ -23,6 +23,7 @@ const CHECKS: &[Check] = &[
     ("no-std", "the core links and runs without a standard library", checks::no_std),
     ("loom", "the handshakes hold in every interleaving", checks::loom),
     ("word-waits", "hardware parks arm, look and wait, on x86-64 and aarch64", checks::word_waits),
+    ("metal", "the Apple side of the Metal backend compiles", checks::metal),
     ("msrv", "the stated minimum version of Rust is enough", checks::msrv),
     ("deny", "licences and sources of dependencies are allowed", checks::deny),
     ("examples", "the examples run", checks::examples),

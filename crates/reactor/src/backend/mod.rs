@@ -8,6 +8,8 @@ pub mod hip;
 mod line_error;
 #[cfg(any(feature = "cuda", feature = "hip"))]
 pub mod mapped;
+#[cfg(feature = "metal")]
+pub mod metal;
 #[cfg(feature = "sim")]
 pub mod sim;
 #[cfg(feature = "vulkan")]
