@@ -1,6 +1,8 @@
 //! gpu-async-reactor beside its peers: `peers SUITE [--rounds N] [--scale N] [--case PART] [--subject PART]` prints one JSON object a
 //! line. Subjects of a case run in one process, in rounds that take turns.
 
+#[cfg(feature = "cuda")]
+mod cuda;
 mod executor;
 mod measure;
 mod reactor;
@@ -14,6 +16,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let mut suite = String::new();
+    #[cfg(feature = "cuda")]
+    if std::env::args().nth(1).is_some_and(|first| first == "cuda-child") {
+        return ended(cuda::child(args.skip(1)));
+    }
     let mut bench = Bench { rounds: 9, scale: 1, case: None, subject: None };
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -25,6 +31,8 @@ fn main() -> ExitCode {
         }
     }
     match suite.as_str() {
+        #[cfg(feature = "cuda")]
+        "cuda" => return ended(cuda::run(&bench)),
         "executor" => executor::run(&bench),
         "reactor" => reactor::run(&bench),
         "timers" => timers::run(&bench),
@@ -33,12 +41,23 @@ fn main() -> ExitCode {
         "scale" => reactor::scale(&bench),
         _ => {
             eprintln!(
-                "usage: peers executor|reactor|timers|register|wake|scale [--rounds N] [--scale N] [--case PART] [--subject PART]"
+                "usage: peers cuda|executor|reactor|timers|register|wake|scale [--rounds N] [--scale N] [--case PART] [--subject PART]"
             );
             return ExitCode::from(2);
         }
     }
     ExitCode::SUCCESS
+}
+
+#[cfg(feature = "cuda")]
+fn ended(done: gpu_async_reactor_hardware::api::Answer<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn number(text: Option<String>, otherwise: u64) -> u64 {

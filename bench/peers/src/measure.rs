@@ -55,8 +55,7 @@ impl Bench {
     }
 }
 
-/// Prints the median of some values. `noise` is half the distance between their quartiles, over
-/// their median.
+/// Prints the median of some values, of this machine or of the simulated device.
 pub fn line(
     suite: &str,
     case: &str,
@@ -66,14 +65,25 @@ pub fn line(
     n: u64,
     simulated: bool,
 ) {
+    let device = if simulated { "sim" } else { "cpu" };
+    row((suite, case, subject, metric), values, n, (device, simulated));
+}
+
+/// Prints the median of some values. `noise` is half the distance between their quartiles, over
+/// their median.
+pub fn row(
+    (suite, case, subject, metric): (&str, &str, &str, &str),
+    values: &mut [f64],
+    n: u64,
+    (device, simulated): (&str, bool),
+) {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
     let (value, rounds) = (at(0.5), values.len());
     let noise = if value > 0.0 { (at(0.75) - at(0.25)) / 2.0 / value } else { 0.0 };
-    let device = if simulated { "sim" } else { "cpu" };
     println!(
         "{{\"suite\":\"{suite}\",\"case\":\"{case}\",\"subject\":\"{subject}\",\"metric\":\"{metric}\",\
-         \"value\":{value:.2},\"n\":{n},\"device\":\"{device}\",\"simulated\":{simulated},\
+         \"value\":{value:.4},\"n\":{n},\"device\":\"{device}\",\"simulated\":{simulated},\
          \"noise\":{noise:.3},\"rounds\":{rounds}}}"
     );
 }

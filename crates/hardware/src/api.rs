@@ -5,8 +5,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-pub(crate) type Ptr = *mut c_void;
-pub(crate) type Answer<T> = Result<T, Bad>;
+/// A handle of the driver's, or an address.
+pub type Ptr = *mut c_void;
+/// What came of it, or what went wrong.
+pub type Answer<T> = Result<T, Bad>;
 
 /// The kernels, compiled by the driver.
 const KERNELS: &str = include_str!("kernels.ptx");
@@ -66,7 +68,7 @@ api! {
 
 /// A device's primary context with the kernels in it. Whatever is created lives as long as the process: it is
 /// one measurement or one check.
-pub(crate) struct Api {
+pub struct Api {
     table: Table,
     library: libloading::Library,
     context: Ptr,
@@ -82,14 +84,16 @@ unsafe impl Sync for Api {}
 
 /// Host memory that the device sees: words, and where they are for the device.
 #[derive(Clone, Copy)]
-pub(crate) struct Mapped {
-    pub(crate) words: &'static [AtomicU64],
-    pub(crate) device: u64,
+pub struct Mapped {
+    /// For the host.
+    pub words: &'static [AtomicU64],
+    /// Where they begin, for the device.
+    pub device: u64,
 }
 
 /// A stream of the driver's.
 #[derive(Clone, Copy)]
-pub(crate) struct Stream(pub(crate) Ptr);
+pub struct Stream(pub Ptr);
 
 // SAFETY: as for `Api`.
 unsafe impl Send for Stream {}
@@ -98,7 +102,7 @@ unsafe impl Sync for Stream {}
 
 impl Api {
     /// Loads the driver and opens its first device; with `blocking`, so that its synchronising calls block.
-    pub(crate) fn open(driver: &Path, blocking: bool) -> Answer<&'static Api> {
+    pub fn open(driver: &Path, blocking: bool) -> Answer<&'static Api> {
         // SAFETY: the vendor's library, or the simulated driver, which has no initialisers.
         let library = unsafe { libloading::Library::new(driver) }.map_err(|e| e.to_string())?;
         let table = Table::new(&library)?;
@@ -147,14 +151,15 @@ impl Api {
     }
 
     /// The driver's version, as it counts them.
-    pub(crate) fn version(&self) -> Answer<c_int> {
+    pub fn version(&self) -> Answer<c_int> {
         let mut version = 0;
         // SAFETY: the pointer is to a local.
         self.ok("cuDriverGetVersion", unsafe { (self.table.version)(&mut version) })?;
         Ok(version)
     }
 
-    pub(crate) fn name(&self) -> Answer<String> {
+    /// The device's name.
+    pub fn name(&self) -> Answer<String> {
         let mut name = [0; 128];
         // SAFETY: the buffer has that length, and the driver ends the name with a zero.
         unsafe {
@@ -165,7 +170,7 @@ impl Api {
     }
 
     /// CPU time of the device's own threads: of a simulated one.
-    pub(crate) fn device_cpu_ns(&self) -> Option<u64> {
+    pub fn device_cpu_ns(&self) -> Option<u64> {
         // SAFETY: the simulated driver's function has this type, and no other has the name.
         unsafe {
             let found = self.library.get::<extern "C" fn() -> u64>(b"gpuDriverSimDeviceCpu\0");
@@ -174,16 +179,18 @@ impl Api {
     }
 
     /// Makes the primary context this thread's.
-    pub(crate) fn enter(&self) -> Answer<()> {
+    pub fn enter(&self) -> Answer<()> {
         self.set_current(self.context)
     }
 
-    pub(crate) fn set_current(&self, context: Ptr) -> Answer<()> {
+    /// Makes a context this thread's.
+    pub fn set_current(&self, context: Ptr) -> Answer<()> {
         // SAFETY: a live context.
         self.ok("cuCtxSetCurrent", unsafe { (self.table.set_current)(context) })
     }
 
-    pub(crate) fn current(&self) -> Answer<Ptr> {
+    /// The context that is this thread's.
+    pub fn current(&self) -> Answer<Ptr> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the pointer is to a local.
         self.ok("cuCtxGetCurrent", unsafe { (self.table.get_current)(&mut context) })?;
@@ -191,7 +198,7 @@ impl Api {
     }
 
     /// A context of its own on the same device; it becomes this thread's.
-    pub(crate) fn second_context(&self) -> Answer<Ptr> {
+    pub fn second_context(&self) -> Answer<Ptr> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the pointer is to a local.
         let created = unsafe { (self.table.context_create)(&mut context, 0, 0) };
@@ -199,7 +206,8 @@ impl Api {
         Ok(context)
     }
 
-    pub(crate) fn stream(&self) -> Answer<Stream> {
+    /// A stream that the legacy default one doesn't wait for.
+    pub fn stream(&self) -> Answer<Stream> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: the pointer is to a local.
         let created = unsafe { (self.table.stream_create)(&mut stream, NON_BLOCKING) };
@@ -208,7 +216,7 @@ impl Api {
     }
 
     /// Whether all that was submitted to the stream is done.
-    pub(crate) fn is_done(&self, stream: Stream) -> Answer<bool> {
+    pub fn is_done(&self, stream: Stream) -> Answer<bool> {
         // SAFETY: a live stream.
         match unsafe { (self.table.stream_query)(stream.0) } {
             NOT_READY => Ok(false),
@@ -216,13 +224,14 @@ impl Api {
         }
     }
 
-    pub(crate) fn synchronize(&self, stream: Stream) -> Answer<()> {
+    /// Blocks until all that was submitted to the stream is done.
+    pub fn synchronize(&self, stream: Stream) -> Answer<()> {
         // SAFETY: a live stream.
         self.ok("cuStreamSynchronize", unsafe { (self.table.stream_synchronize)(stream.0) })
     }
 
     /// An event whose synchronising call blocks.
-    pub(crate) fn event(&self) -> Answer<Stream> {
+    pub fn event(&self) -> Answer<Stream> {
         let mut event = std::ptr::null_mut();
         // SAFETY: the pointer is to a local.
         let created = unsafe { (self.table.event_create)(&mut event, BLOCKING_EVENT) };
@@ -231,7 +240,7 @@ impl Api {
     }
 
     /// Records the event behind the stream's work, and blocks until it is reached.
-    pub(crate) fn block(&self, event: Stream, stream: Stream) -> Answer<()> {
+    pub fn block(&self, event: Stream, stream: Stream) -> Answer<()> {
         // SAFETY: a live event and stream.
         unsafe {
             self.ok("cuEventRecord", (self.table.event_record)(event.0, stream.0))?;
@@ -244,7 +253,7 @@ impl Api {
     /// # Safety
     ///
     /// `data` is what `call` takes, and stays until it was called.
-    pub(crate) unsafe fn call_behind(
+    pub unsafe fn call_behind(
         &self,
         stream: Stream,
         call: unsafe extern "C" fn(Ptr),
@@ -255,7 +264,7 @@ impl Api {
     }
 
     /// Zeroed host memory that the device sees.
-    pub(crate) fn mapped(&self, words: usize) -> Answer<Mapped> {
+    pub fn mapped(&self, words: usize) -> Answer<Mapped> {
         let (mut host, mut device) = (std::ptr::null_mut(), 0);
         // SAFETY: pointers are to locals; the allocation has that size, its alignment is a page's, and it is
         // never freed.
@@ -271,7 +280,7 @@ impl Api {
     }
 
     /// Memory of the device's.
-    pub(crate) fn device_memory(&self, words: usize) -> Answer<u64> {
+    pub fn device_memory(&self, words: usize) -> Answer<u64> {
         let mut address = 0;
         // SAFETY: the pointer is to a local.
         self.ok("cuMemAlloc", unsafe { (self.table.alloc)(&mut address, 8 * words) })?;
@@ -279,7 +288,7 @@ impl Api {
     }
 
     /// Copies from the device's memory to page-locked memory, behind the stream's work.
-    pub(crate) fn copy(&self, to: Mapped, from: u64, stream: Ptr) -> Answer<()> {
+    pub fn copy(&self, to: Mapped, from: u64, stream: Ptr) -> Answer<()> {
         let host = to.words.as_ptr().cast_mut().cast();
         // SAFETY: page-locked memory that is never freed; its words are atomic.
         let copied = unsafe { (self.table.copy)(host, from, 8 * to.words.len(), stream) };
@@ -288,7 +297,7 @@ impl Api {
 
     /// Launches `timed_step`: after `ns`, results from the seed go to `words` words at `out`, and the device's
     /// time to `stamp`.
-    pub(crate) fn step(
+    pub fn step(
         &self,
         stream: Ptr,
         out: u64,
@@ -309,13 +318,13 @@ impl Api {
     }
 
     /// Launches `tick`: once `go` isn't 0, the device's time goes to `out`.
-    pub(crate) fn tick(&self, stream: Stream, go: u64, out: u64) -> Answer<()> {
+    pub fn tick(&self, stream: Stream, go: u64, out: u64) -> Answer<()> {
         let (mut go, mut out) = (go, out);
         self.launch(self.tick, 1, stream.0, &mut [(&raw mut go).cast(), (&raw mut out).cast()])
     }
 
     /// Launches the kernel that stores where nothing is.
-    pub(crate) fn fault(&self, stream: Ptr) -> Answer<()> {
+    pub fn fault(&self, stream: Ptr) -> Answer<()> {
         self.launch(self.fault, 1, stream, &mut [])
     }
 
@@ -335,13 +344,13 @@ impl Api {
     }
 
     /// Begins a capture in the strictest mode, global.
-    pub(crate) fn begin_capture(&self, stream: Ptr) -> Answer<()> {
+    pub fn begin_capture(&self, stream: Ptr) -> Answer<()> {
         // SAFETY: a live stream.
         self.ok("cuStreamBeginCapture", unsafe { (self.table.begin_capture)(stream, 0) })
     }
 
     /// Ends a capture: fails if something broke it.
-    pub(crate) fn end_capture(&self, stream: Ptr) -> Answer<()> {
+    pub fn end_capture(&self, stream: Ptr) -> Answer<()> {
         let mut graph = std::ptr::null_mut();
         // SAFETY: a live stream; the pointer is to a local.
         self.ok("cuStreamEndCapture", unsafe { (self.table.end_capture)(stream, &mut graph) })
@@ -349,7 +358,7 @@ impl Api {
 }
 
 /// What the kernel stores to its word `i`.
-pub(crate) fn result(seed: u64, i: u64) -> u64 {
+pub fn result(seed: u64, i: u64) -> u64 {
     const A: u64 = 6_364_136_223_846_793_005;
     const C: u64 = 1_442_695_040_888_963_407;
     (0..100).fold(seed ^ (i << 56), |x, _| x.wrapping_mul(A).wrapping_add(C))

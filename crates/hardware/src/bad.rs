@@ -4,8 +4,9 @@ use gpu_async_reactor::Error;
 use gpu_async_reactor::watcher::WaitError;
 use std::fmt;
 
+/// An error in words.
 #[derive(Debug)]
-pub(crate) struct Bad(pub(crate) String);
+pub struct Bad(pub String);
 
 impl fmt::Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,19 +9,21 @@ use std::sync::atomic::Ordering;
 
 /// How far the device's clock is ahead, as far as it is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Offset {
+pub struct Offset {
     ns: i64,
-    pub(crate) error_ns: u64,
+    /// Half of the shortest way there and back.
+    pub error_ns: u64,
 }
 
 impl Offset {
     /// A moment of the device's, in the host's time.
-    pub(crate) fn on_host(self, device_ns: u64) -> i64 {
+    pub fn on_host(self, device_ns: u64) -> i64 {
         device_ns as i64 - self.ns
     }
 }
 
-pub(crate) struct DeviceClock {
+/// A stream and two words to compare the clocks with.
+pub struct DeviceClock {
     stream: Stream,
     words: Mapped,
 }
@@ -31,13 +33,14 @@ const SAMPLES: usize = 30;
 const START: DurNs = DurNs::from_us(60);
 
 impl DeviceClock {
-    pub(crate) fn new(api: &Api) -> Answer<DeviceClock> {
+    /// Makes ready to compare.
+    pub fn new(api: &Api) -> Answer<DeviceClock> {
         // The words are in lines of their own, as far apart as a device's cache lines may be.
         Ok(DeviceClock { stream: api.stream()?, words: api.mapped(64)? })
     }
 
     /// Compares the clocks, a few milliseconds long.
-    pub(crate) fn compare(&self, api: &Api) -> Answer<Offset> {
+    pub fn compare(&self, api: &Api) -> Answer<Offset> {
         let clock = StdClock::new();
         let (go, out) = (&self.words.words[0], &self.words.words[32]);
         let mut best: Option<Offset> = None;

@@ -4,16 +4,14 @@
 //! Every check and every way is a process of its own, started from here, so that one that hangs is ended and
 //! one that loses its context takes nothing with it.
 
-mod api;
-mod bad;
 mod checks;
-mod clock;
 mod measure;
 mod report;
 
-use api::{Answer, Api};
 use checks::Check;
 use clap::{Parser, Subcommand, ValueEnum};
+use gpu_async_reactor_hardware::api::{Answer, Api};
+use gpu_async_reactor_hardware::{api, clock};
 use measure::Way;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

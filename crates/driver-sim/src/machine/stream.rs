@@ -81,6 +81,11 @@ struct State {
     running: bool,
     captured: Vec<Deed>,
     capture_mode: i32,
+    /// The stream's thread waits for work: a submit wakes it. One that a kernel keeps busy isn't disturbed, and
+    /// who submits pays no wake.
+    idle: bool,
+    /// How many wait for progress.
+    waiting: usize,
 }
 
 impl Stream {
@@ -154,8 +159,10 @@ impl Stream {
         }
         state.ops.push_back(Op { deed, after, submitted });
         self.submitted.fetch_add(1, Ordering::AcqRel);
-        drop(state);
-        self.work.notify_one();
+        if std::mem::take(&mut state.idle) {
+            drop(state);
+            self.work.notify_all();
+        }
         Ok(())
     }
 
@@ -342,10 +349,14 @@ impl Stream {
         self.work.notify_all();
     }
 
-    fn progressed<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn progressed<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         // The bound is for what was told before this thread listened.
         let bound = Duration::from_millis(5);
-        self.progress.wait_timeout(state, bound).unwrap_or_else(PoisonError::into_inner).0
+        state.waiting += 1;
+        let waited = self.progress.wait_timeout(state, bound);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waiting -= 1;
+        state
     }
 
     fn run(self: Arc<Stream>) {
@@ -368,7 +379,9 @@ impl Stream {
                     return;
                 }
                 worker.account();
+                state.idle = true;
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle = false;
             };
             drop(state);
             worker.free_at = worker.free_at.max(op.submitted);
@@ -384,8 +397,9 @@ impl Stream {
         if worker.late.is_none() && !self.context.is_dead() {
             self.finished.fetch_add(std::mem::take(&mut worker.owed), Ordering::AcqRel);
         }
-        drop(hold(&self.state));
-        self.progress.notify_all();
+        if hold(&self.state).waiting > 0 {
+            self.progress.notify_all();
+        }
     }
 
     /// Sleeps until then, unless the context dies first.

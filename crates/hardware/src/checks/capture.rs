@@ -3,7 +3,7 @@
 
 use super::{Device, wait};
 use crate::api::{Answer, Api};
-use crate::bad::Bad;
+use gpu_async_reactor_hardware::bad::Bad;
 use gpu_async_reactor::backend::cuda::CuStream;
 use gpu_async_reactor::{ErrorCode, Queue};
 

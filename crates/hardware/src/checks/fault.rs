@@ -2,7 +2,7 @@
 
 use super::{Device, wait};
 use crate::api::{Answer, Api};
-use crate::bad::Bad;
+use gpu_async_reactor_hardware::bad::Bad;
 use gpu_async_reactor::backend::cuda::CudaQueue;
 use gpu_async_reactor::watcher::{CompletionExt, WaitError};
 use gpu_async_reactor::{Error, ErrorCode};

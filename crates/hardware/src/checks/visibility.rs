@@ -3,7 +3,7 @@
 
 use super::Device;
 use crate::api::{Answer, Api, result};
-use crate::bad::Bad;
+use gpu_async_reactor_hardware::bad::Bad;
 use gpu_async_reactor::{Queue, reached};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
