@@ -1,6 +1,8 @@
 //! `cargo xtask bench SUITE [--json] [--heavy] …`: builds the peers' own workspace and runs a suite of it.
-//! With `--heavy` the runtimes that take long to build take part, too. Anything else is passed on.
+//! With `--heavy` the runtimes that take long to build take part, too. Suite `cuda` builds its peers with CUDA's
+//! headers. Anything else is passed on.
 
+use crate::headers;
 use crate::run::{cargo, must, output};
 use serde_json::Value;
 use std::process::{Command, ExitCode};
@@ -15,7 +17,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         // cargo speaks on stderr; stdout is for the rows. Not `--locked`: a new dependency of the
         // crate under test would fail here, where nobody looks for it.
         let mut build = cargo(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
-        must(build.args(heavy.then_some(["--features", "heavy"]).into_iter().flatten()))?;
+        build.args(heavy.then_some(["--features", "heavy"]).into_iter().flatten());
+        if has(args, "cuda") {
+            build.args(["--features", "cuda"]).env("CUDA_HOME", headers::cuda()?);
+        }
+        must(&mut build)?;
         let mut command = Command::new(PROGRAM);
         command.args(passed_on);
         if json {

@@ -3,6 +3,7 @@
 mod bench;
 mod checks;
 mod gates;
+mod headers;
 mod numbers;
 mod run;
 mod vendor;

@@ -3,6 +3,9 @@
 pub(crate) mod code;
 pub(crate) mod context;
 pub(crate) mod event;
+// The watcher's own: asking for the process at every call would be a system call each.
+#[path = "../../../reactor/src/watcher/fork.rs"]
+mod fork;
 pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod memory;
@@ -12,13 +15,14 @@ use crate::script::Script;
 use code::*;
 use context::{Context, Device};
 use event::Event;
+use fork::ForkMark;
 use graph::Graph;
 use kernel::{Function, Module};
 use memory::Memory;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use stream::Stream;
 
@@ -29,8 +33,8 @@ const LOG: usize = 1 << 16;
 
 pub(crate) struct Machine {
     script: RwLock<Arc<Script>>,
-    /// The process that initialised it; 0 before.
-    process: AtomicU32,
+    /// Of the process that initialised it.
+    initialised: OnceLock<ForkMark>,
     devices: OnceLock<Vec<Device>>,
     pub(crate) contexts: Table<Context>,
     pub(crate) streams: Table<Stream>,
@@ -74,7 +78,7 @@ pub(crate) fn machine() -> &'static Machine {
         });
         Machine {
             script: RwLock::new(Arc::new(script)),
-            process: AtomicU32::new(0),
+            initialised: OnceLock::new(),
             devices: OnceLock::new(),
             contexts: Table::new(1),
             streams: Table::new(2),
@@ -112,26 +116,25 @@ impl Machine {
         if IN_CALLBACK.get() {
             return Err(NOT_PERMITTED);
         }
-        let process = self.process.load(Ordering::Acquire);
         // A child of a fork has the parent's memory and none of the driver's threads.
-        if needs_init && process != std::process::id() {
+        if needs_init && !self.initialised.get().is_some_and(ForkMark::is_here) {
             return Err(NOT_INITIALIZED);
         }
         Ok(())
     }
 
     pub(crate) fn init(&self) -> Result<()> {
-        match self.process.load(Ordering::Acquire) {
-            0 => {}
-            process if process == std::process::id() => return Ok(()),
-            _ => return Err(NOT_INITIALIZED),
+        match self.initialised.get().map(ForkMark::is_here) {
+            None => {}
+            Some(true) => return Ok(()),
+            Some(false) => return Err(NOT_INITIALIZED),
         }
         let devices = self.script().devices;
         if devices == 0 {
             return Err(NO_DEVICE);
         }
         self.devices.get_or_init(|| (0..devices).map(Device::new).collect());
-        self.process.store(std::process::id(), Ordering::Release);
+        self.initialised.get_or_init(ForkMark::new);
         Ok(())
     }
 

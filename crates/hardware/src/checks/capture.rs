@@ -3,9 +3,9 @@
 
 use super::{Device, wait};
 use crate::api::{Answer, Api};
-use gpu_async_reactor_hardware::bad::Bad;
 use gpu_async_reactor::backend::cuda::CuStream;
 use gpu_async_reactor::{ErrorCode, Queue};
+use gpu_async_reactor_hardware::bad::Bad;
 
 pub(super) fn run(api: &'static Api, device: &Device) -> Answer<String> {
     let (stream, memory) = (api.stream()?, api.mapped(64)?);

@@ -2,10 +2,10 @@
 
 use super::{Device, wait};
 use crate::api::{Answer, Api};
-use gpu_async_reactor_hardware::bad::Bad;
 use gpu_async_reactor::backend::cuda::CudaQueue;
 use gpu_async_reactor::watcher::{CompletionExt, WaitError};
 use gpu_async_reactor::{Error, ErrorCode};
+use gpu_async_reactor_hardware::bad::Bad;
 
 /// The longest kernel: it is running when the other one faults.
 const LONG_NS: u64 = 30_000_000;

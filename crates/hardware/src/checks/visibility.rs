@@ -3,8 +3,8 @@
 
 use super::Device;
 use crate::api::{Answer, Api, result};
-use gpu_async_reactor_hardware::bad::Bad;
 use gpu_async_reactor::{Queue, reached};
+use gpu_async_reactor_hardware::bad::Bad;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

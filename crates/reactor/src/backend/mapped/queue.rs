@@ -8,7 +8,7 @@ use super::device::Inner;
 use super::events::Events;
 use super::gate::{Gate, OPEN, PASSED};
 use super::line::{Home, Refused, check_stream};
-use super::{Handle, MappedLine, Owner, Vendor};
+use super::{Handle, MappedLine, Owner, Raw, Vendor};
 use crate::{CompletionLine, DurNs, Error, Queue, QueueStatus, Result, SharedStatus, Slot, error};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -209,10 +209,28 @@ impl<V: Vendor> StreamQueue<V> {
         let entered = self.inner.driver.enter(self.inner.ordinal, self.inner.context);
         let doing = || format!("submitting to {}", self.events.label());
         let entered = entered.map_err(|failure| self.events.failed(&doing(), failure))?;
-        let worked = work(stream);
+        // The number goes in under the same context: a driver call saved is one saved for every submit.
+        let stored = match work(stream) {
+            Ok(()) => self.store_entered().map_err(E::from),
+            Err(failed) => Err(failed),
+        };
         self.inner.driver.leave(entered);
-        worked?;
-        Ok(self.store_next()?)
+        stored
+    }
+
+    /// Stores the next number, with the device's context current.
+    fn store_entered(&mut self) -> Result<u64> {
+        const DOING: &str = "storing the next number of";
+        self.may_submit(DOING)?;
+        self.free_to_submit(DOING, self.inner.driver.is_capturing(self.stream.raw))?;
+        let number = self.events.last() + 1;
+        self.store(&self.inner.driver, number)?;
+        self.fresh = false;
+        if !self.watched.is_empty() {
+            let done = self.events.done();
+            self.watched.retain(|&(number, _)| number > done);
+        }
+        Ok(number)
     }
 
     /// The stream, for work that others submit. From now on every number asked for is stored anew.
@@ -316,18 +334,27 @@ impl<V: Vendor> StreamQueue<V> {
 
     /// Fails if nothing may be put on the stream now.
     fn ready(&self, doing: &str) -> Result<()> {
+        self.may_submit(doing)?;
+        let capturing = self.inner.within(|driver| driver.is_capturing(self.stream.raw));
+        self.free_to_submit(doing, capturing)
+    }
+
+    /// Fails on a lost device, and on another thread's default stream.
+    fn may_submit(&self, doing: &str) -> Result<()> {
         self.events.check()?;
-        let doing = || format!("{doing} {}", self.events.label());
         if self.thread.is_some_and(|thread| thread != std::thread::current().id()) {
-            let what = "it is the default stream of another thread";
-            return Err(error!(Misuse, doing(), what));
+            let doing = format!("{doing} {}", self.events.label());
+            return Err(error!(Misuse, doing, "it is the default stream of another thread"));
         }
-        let stream = self.stream;
-        let capturing = self.inner.within(|driver| driver.is_capturing(stream.raw));
+        Ok(())
+    }
+
+    /// Fails while the stream is being captured.
+    fn free_to_submit(&self, doing: &str, capturing: Raw<bool>) -> Result<()> {
         match capturing {
             Ok(false) => Ok(()),
-            Ok(true) => Err(error!(StreamCapturing, doing())),
-            Err(failure) => Err(self.events.failed(&doing(), failure)),
+            Ok(true) => Err(error!(StreamCapturing, format!("{doing} {}", self.events.label()))),
+            Err(failure) => Err(self.failed(doing, failure)),
         }
     }
 
@@ -335,8 +362,8 @@ impl<V: Vendor> StreamQueue<V> {
         self.events.failed(&format!("{doing} {}", self.events.label()), failure)
     }
 
-    /// The event, then the word and the doorbell.
-    fn store(&self, number: u64) -> Result<()> {
+    /// The event, then the word and the doorbell; with the device's context current.
+    fn store(&self, driver: &V, number: u64) -> Result<()> {
         let (events, stream) = (&self.events, self.stream.raw);
         let mut words = [(0, 0); 2];
         let mut count = 0;
@@ -357,18 +384,12 @@ impl<V: Vendor> StreamQueue<V> {
         if let Some(home) = home {
             home.expect(self.slot, number);
         }
-        let stored = self.inner.within(|driver| {
-            let event = events.take(driver)?;
-            let recorded = driver.record(event, stream);
-            if recorded.is_err() {
-                events.give_back(event);
-            }
-            recorded?;
-            let stored = if count > 0 { driver.store(stream, &words[..count]) } else { Ok(()) };
-            if stored.is_err() {
-                events.give_back(event);
-            }
-            stored.map(|()| event)
+        let behind = |event| {
+            driver.record(event, stream)?;
+            if count > 0 { driver.store(stream, &words[..count]) } else { Ok(()) }
+        };
+        let stored = events.take(driver).and_then(|event| {
+            behind(event).map(|()| event).inspect_err(|_| events.give_back(event))
         });
         match stored {
             Ok(event) => {
@@ -428,14 +449,13 @@ impl<V: Vendor> Queue for StreamQueue<V> {
             self.events.check()?;
             return Ok(last);
         }
-        self.ready("storing the next number of")?;
-        self.store(last + 1)?;
-        self.fresh = false;
-        if !self.watched.is_empty() {
-            let done = self.events.done();
-            self.watched.retain(|&(number, _)| number > done);
-        }
-        Ok(last + 1)
+        let driver = &self.inner.driver;
+        let entered = driver.enter(self.inner.ordinal, self.inner.context);
+        let entered =
+            entered.map_err(|failure| self.failed("storing the next number of", failure))?;
+        let stored = self.store_entered();
+        self.inner.driver.leave(entered);
+        stored
     }
 
     fn status(&mut self, number: u64) -> Result<bool> {
@@ -473,7 +493,13 @@ impl<V: Vendor> Drop for StreamQueue<V> {
             let home = line.home();
             // What the stream may still read or ring is kept until a last number has landed, behind it.
             if !(others.is_empty() || idle && !self.fresh) {
-                let closing = self.store(last + 1);
+                let doing = |failure| self.failed("closing", failure);
+                let entered = self.inner.driver.enter(self.inner.ordinal, self.inner.context);
+                let closing = entered.map_err(doing).and_then(|entered| {
+                    let stored = self.store(&self.inner.driver, last + 1);
+                    self.inner.driver.leave(entered);
+                    stored
+                });
                 match closing {
                     Ok(()) => home.keep(others),
                     // It can't be known when: leaked, and counted.
