@@ -106,6 +106,8 @@ pub(super) enum Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
     lengths: Ring,
+    /// Looks one behind the other that came when the step was over.
+    late: u32,
 }
 
 impl Point {
@@ -113,10 +115,12 @@ impl Point {
     pub(super) fn observe(&mut self, length: DurNs, seen: Seen) {
         // A late look says only that the step was shorter. Were it taken as it is, the next look would be
         // as late: something is taken off, so that looks come earlier until one is in time.
+        self.late = if seen == Seen::LateBySleep { self.late + 1 } else { 0 };
         let off = match seen {
             Seen::InTime => 0,
             Seen::LateByTask => 25_000 + length.0 / 512,
-            Seen::LateBySleep => length.0 / 8,
+            // A sleep that overshot, most likely; several in a row mean that the steps got shorter.
+            Seen::LateBySleep => length.0 >> (7 - self.late.min(4)),
         };
         self.lengths.push(length.0.saturating_sub(off));
     }
@@ -127,8 +131,8 @@ impl Point {
 pub(super) enum Plan {
     /// Watch the word at once.
     Watch,
-    /// Sleep until then, and watch.
-    Sleep { to: DurNs },
+    /// Sleep until then, and watch, first in a spin for so long.
+    Sleep { to: DurNs, spin: DurNs },
     /// Sleep until then, spin until `wake`, wake the task, which watches for at most `watch`.
     Early { to: DurNs, wake: DurNs, watch: DurNs },
 }
@@ -137,7 +141,9 @@ pub(super) enum Plan {
 const NAP_CPU: u64 = 6_000;
 /// Sleeps shorter than this are not worth one.
 const LEAST_SLEEP: u64 = 100_000;
-/// The longest that the watcher spins where workers may not watch.
+/// A spin goes on for so long after the last of the steps it is for should have ended.
+const SPIN_BEYOND: u64 = 10_000;
+/// The longest that the watcher spins for one wait.
 const SPIN_MOST: u64 = 200_000;
 
 /// The plan that would have cost least over the last steps.
@@ -171,25 +177,31 @@ pub(super) fn plan(
         if to < LEAST_SLEEP {
             continue;
         }
-        let sleep_cost = lengths.iter().map(|&length| napped(length, to + margin / 2)).sum();
+        let from = to + margin / 2;
+        let sleep_cost = lengths.iter().map(|&length| napped(length, from)).sum();
         if sleep_cost < best.0 {
-            best = (sleep_cost, Plan::Sleep { to: DurNs(to) });
+            best = (sleep_cost, Plan::Sleep { to: DurNs(to), spin: DurNs(0) });
         }
-        let Some(options) = options.filter(|options| waits <= options.most_waits) else { continue };
+        let Some(options) = options else { continue };
+        // Up to where three quarters have ended; waits share a spin.
+        let spin = (lengths[count * 3 / 4].saturating_sub(to) + SPIN_BEYOND).min(SPIN_MOST);
+        if options.spin_permille > 0 {
+            let spun = |&length: &u64| match length.checked_sub(from) {
+                Some(beyond) if beyond <= spin => cost(wake, beyond / waits as u64),
+                _ => napped(length, from) + cost(0, spin / waits as u64),
+            };
+            let spin_cost = lengths.iter().map(spun).sum();
+            if spin_cost < best.0 {
+                best = (spin_cost, Plan::Sleep { to: DurNs(to), spin: DurNs(spin) });
+            }
+        }
+        if waits > options.most_waits {
+            continue;
+        }
         let share = u128::from(aim) * u128::from(options.watch_permille) / 1_000;
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let watch = options.watch_most.0.min(options.watch_free.0.saturating_add(share));
         if watch == 0 {
-            // The watcher itself spins to the completion, then wakes the task.
-            let spin_cost = lengths.iter().map(|&length| {
-                let late = to.saturating_sub(length);
-                cost(late + wake, length.saturating_sub(to).min(SPIN_MOST))
-            });
-            let spin_cost: u128 = spin_cost.sum();
-            if spin_cost < best.0 {
-                let (to, wake) = (DurNs(to), DurNs(to.saturating_add(SPIN_MOST)));
-                best = (spin_cost, Plan::Early { to, wake, watch: DurNs(0) });
-            }
             continue;
         }
         for lead in [wake, slow_wake, slow_wake + 15_000, slow_wake + 40_000] {
@@ -278,7 +290,7 @@ mod tests {
     fn two_modes_are_aimed_at_the_shorter_and_irregular_steps_never_slept_far_beyond() {
         let options = EarlyOptions::default();
         let modes: Vec<_> = (0..16).map(|i| if i % 2 == 0 { 5_000 } else { 45_000 }).collect();
-        let (Plan::Sleep { to } | Plan::Early { to, .. }) =
+        let (Plan::Sleep { to, .. } | Plan::Early { to, .. }) =
             plan(&point(&modes), &learnt(), Some(&options), 1)
         else {
             panic!("nothing is slept")
@@ -292,7 +304,7 @@ mod tests {
         for _ in 0..KEPT {
             steps.observe(DurNs::from_us(9_900), Seen::LateBySleep);
         }
-        let (Plan::Sleep { to } | Plan::Early { to, .. }) =
+        let (Plan::Sleep { to, .. } | Plan::Early { to, .. }) =
             plan(&steps, &learnt(), Some(&EarlyOptions::default()), 1)
         else {
             panic!("nothing is slept")
@@ -301,14 +313,31 @@ mod tests {
     }
 
     #[test]
-    fn with_no_watch_allowed_the_watcher_spins_to_the_completion() {
+    fn where_no_task_may_watch_the_watcher_spins_to_the_completion() {
         let options =
             EarlyOptions { watch_most: DurNs(0), watch_free: DurNs(0), ..EarlyOptions::default() };
-        let steady = point(&[10_000; 16]);
-        if let Plan::Early { wake, watch, .. } = plan(&steady, &learnt(), Some(&options), 1) {
-            assert_eq!(watch, DurNs(0));
-            assert!(wake.0 + 10_000 > 10_000_000);
+        for (options, waits) in [(options, 1), (EarlyOptions::default(), 8)] {
+            let found = plan(&point(&[10_000; 16]), &learnt(), Some(&options), waits);
+            let Plan::Sleep { to, spin } = found else { panic!("{found:?}") };
+            let end = to.0 + spin.0;
+            assert!(to.0 < 9_950_000 && end > 10_000_000 && end < 10_050_000, "{to} {spin}");
+            let never = EarlyOptions { spin_permille: 0, ..options };
+            let found = plan(&point(&[10_000; 16]), &learnt(), Some(&never), waits);
+            assert!(matches!(found, Plan::Sleep { spin: DurNs(0), .. }), "{found:?}");
         }
+    }
+
+    #[test]
+    fn one_late_look_takes_little_off_and_several_in_a_row_more_each_time() {
+        let mut steps = Point::default();
+        let taken = [0, 1, 2, 3, 4].map(|_| {
+            steps.observe(DurNs::from_us(12_800), Seen::LateBySleep);
+            12_800_000 - steps.lengths.samples[(steps.lengths.next + KEPT - 1) % KEPT]
+        });
+        assert_eq!(taken, [200_000, 400_000, 800_000, 1_600_000, 1_600_000]);
+        steps.observe(DurNs::from_us(12_800), Seen::InTime);
+        steps.observe(DurNs::from_us(12_800), Seen::LateBySleep);
+        assert_eq!(steps.lengths.samples[6], 12_600_000);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod inbox;
 mod job;
 mod options;
 mod shared;
+mod spin;
 mod sync;
 mod thread;
 mod ticket;

@@ -52,7 +52,7 @@ impl Default for WatcherOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct EarlyOptions {
     /// The longest that a worker, once woken early, watches the word. Default 200 µs; with 0 workers
-    /// never watch, and only the watcher spins.
+    /// never watch, and only the watcher spins, for its share.
     pub watch_most: DurNs,
     /// What a worker gives whatever the step's length. Default 50 µs.
     pub watch_free: DurNs,
@@ -64,6 +64,9 @@ pub struct EarlyOptions {
     /// With more waits than this at once, none is woken early, so that they don't each buy a spin.
     /// Default 4.
     pub most_waits: usize,
+    /// The most of a core, in thousandths, that the watcher spins where it expects completions and wakes
+    /// no task early. Default 20.
+    pub spin_permille: u64,
 }
 
 impl Default for EarlyOptions {
@@ -74,6 +77,7 @@ impl Default for EarlyOptions {
             watch_permille: 20,
             cpu_price_permille: 200,
             most_waits: 4,
+            spin_permille: 20,
         }
     }
 }

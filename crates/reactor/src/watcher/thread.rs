@@ -5,6 +5,7 @@
 use super::early::Learnt;
 use super::inbox::Posted;
 use super::shared::Shared;
+use super::spin::Spin;
 use super::wait::{Wait, World};
 use crate::host::std_host::{Naps, StdClock, StdIdle};
 use crate::{Bell, Clock, CompletionLine, DurNs, Idle, LineSet, MonoNs, Reactor};
@@ -69,7 +70,9 @@ impl<'r> Table<'r> {
 /// The thread's idle: says when it sleeps where only a system call wakes it.
 struct WatcherIdle<'s> {
     inner: StdIdle,
+    clock: StdClock,
     shared: &'s Shared,
+    spin: &'s Spin,
     /// The wake word as it was before the inbox was last emptied.
     seen: u64,
 }
@@ -88,11 +91,13 @@ impl Idle for WatcherIdle<'_> {
         ready: R,
         bound: DurNs,
     ) -> bool {
-        self.inner.park_line(line, ready, bound)
+        let (seen, bound) = self.spin.spin(&self.clock, || ready(line), bound);
+        seen || self.inner.park_line(line, ready, bound)
     }
 
     fn park_lines(&mut self, set: &LineSet<'_>, bound: DurNs) -> bool {
-        self.inner.park_lines(set, bound)
+        let (seen, bound) = self.spin.spin(&self.clock, || set.any_ready(), bound);
+        seen || self.inner.park_lines(set, bound)
     }
 
     fn unparker(&self) -> Option<&Waker> {
@@ -107,9 +112,11 @@ pub(super) fn run(shared: &Shared) {
     let reactor = Reactor::with_bell(clock, shared.bell().clone());
     let ((least, most), share_permille) = (options.naps, options.share_permille);
     let inner = StdIdle::with_naps(clock, options.word_wait, Naps { least, most, share_permille });
-    let mut idle = WatcherIdle { inner, shared, seen: 0 };
-    let mut world =
-        World { clock, options, learnt: Learnt::default(), points: HashMap::new(), waits: 0 };
+    let share = options.early.map_or(0, |early| early.spin_permille);
+    let spin = &Spin::new(share, clock.monotonic_ns());
+    let mut idle = WatcherIdle { inner, clock, shared, spin, seen: 0 };
+    let (learnt, points) = (Learnt::default(), HashMap::new());
+    let mut world = World { clock, options, learnt, spin, points, waits: 0 };
     let woken = Arc::new(Woken::default());
     let mut table = Table::default();
     let mut taken = Posted::new();

@@ -6,6 +6,7 @@
 use super::early::{Learnt, Plan, Point, Seen, plan};
 use super::job::{Entry, Job, Phase, Until};
 use super::shared::{Grave, wake_quietly};
+use super::spin::Spin;
 use super::{WaitError, WatcherOptions, watcher_gone};
 use crate::host::std_host::StdClock;
 use crate::{Alarmed, Clock, DurNs, MonoNs, Reactor, Ready};
@@ -20,6 +21,7 @@ pub(super) struct World<'w> {
     pub(super) clock: StdClock,
     pub(super) options: &'w WatcherOptions,
     pub(super) learnt: Learnt,
+    pub(super) spin: &'w Spin,
     pub(super) points: HashMap<(usize, usize), Point>,
     /// Waits that go on.
     pub(super) waits: usize,
@@ -36,11 +38,19 @@ enum Owner {
 /// What the wait does next.
 enum Stage {
     /// Sleep, then as the plan says.
-    Sleep { to: MonoNs, wake: Option<(MonoNs, DurNs)> },
+    Sleep { to: MonoNs, then: Then },
     /// Watch the word.
     Watch,
     /// The task was woken early and watches, or it is a grave: only the backstop is left.
     Dormant,
+}
+
+#[derive(Clone, Copy)]
+enum Then {
+    /// Watch the word, first in a spin.
+    Watch { spin: DurNs },
+    /// Spin until then, and wake the task, which watches for that long.
+    Wake { at: MonoNs, watch: DurNs },
 }
 
 pub(super) struct Wait<'r> {
@@ -83,9 +93,12 @@ impl<'r> Wait<'r> {
         let chosen = point.map_or(Plan::Watch, |p| plan(p, &world.learnt, early, world.waits + 1));
         let stage = match chosen {
             Plan::Watch => Stage::Watch,
-            Plan::Sleep { to } => Stage::Sleep { to: job.start + to, wake: None },
+            Plan::Sleep { to, spin } => {
+                Stage::Sleep { to: job.start + to, then: Then::Watch { spin } }
+            }
             Plan::Early { to, wake, watch } => {
-                Stage::Sleep { to: job.start + to, wake: Some((job.start + wake, watch)) }
+                let then = Then::Wake { at: job.start + wake, watch };
+                Stage::Sleep { to: job.start + to, then }
             }
         };
         let (stage, backstop_at) = match job.timer {
@@ -146,11 +159,11 @@ impl<'r> Wait<'r> {
                 self.finish(result, now, world);
                 return true;
             }
-            if let Stage::Sleep { to, wake } = self.stage
+            if let Stage::Sleep { to, then } = self.stage
                 && now >= to
             {
                 world.learnt.sleep_took(to.since(self.job.start), now.since(to));
-                self.slept(wake, world);
+                self.slept(then, now, world);
                 continue;
             }
             if !self.wait_for_next(cx, world) {
@@ -254,20 +267,20 @@ impl<'r> Wait<'r> {
     }
 
     /// The sleep is over: watch, or spin to the moment at which the task is woken early.
-    fn slept(&mut self, wake: Option<(MonoNs, DurNs)>, world: &World<'_>) {
+    fn slept(&mut self, then: Then, now: MonoNs, world: &World<'_>) {
         self.stage = Stage::Watch;
         if self.job.ticket.word_reached() {
             self.seen = Seen::LateBySleep;
         }
-        let Some((at, watch)) = wake else { return };
+        let (at, watch) = match then {
+            Then::Watch { spin } => return world.spin.expect(now + spin),
+            Then::Wake { at, watch } => (at, watch),
+        };
         while !self.job.ticket.word_reached() {
             let now = world.clock.monotonic_ns();
             if now < at {
                 std::hint::spin_loop();
                 continue;
-            }
-            if watch == DurNs(0) {
-                return;
             }
             let Owner::Future(entry) = &self.owner else { return };
             let waker = {
