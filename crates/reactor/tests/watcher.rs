@@ -665,3 +665,20 @@ fn a_sleep_of_the_watchers_is_finer_than_a_timer_wheel() {
         .unwrap();
     assert!((Duration::from_micros(200)..Duration::from_millis(5)).contains(&least), "{least:?}");
 }
+
+#[test]
+fn a_watcher_that_sleeps_for_another_wait_looks_at_a_sooner_one_in_time() {
+    let watcher = watcher();
+    let long = watcher.sleep(DurNs::from_ms(30_000));
+    let mut long = pin!(long);
+    let nobody = Waker::noop();
+    assert!(long.as_mut().poll(&mut Context::from_waker(nobody)).is_pending());
+    // It sleeps until then by now, and has to be woken for these.
+    std::thread::sleep(Duration::from_millis(5));
+    let start = Instant::now();
+    smol::block_on(watcher.sleep(DurNs::from_ms(2)));
+    let mut queue = queue(Faults::default());
+    queue.submit(work(2)).unwrap();
+    smol::block_on(queue.completion().on(&watcher)).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}

@@ -13,17 +13,18 @@ mod entry;
 mod inbox;
 
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use loom::sync::{Mutex, MutexGuard};
     pub(super) use std::sync::PoisonError;
 }
 
 #[cfg(test)]
 mod tests {
-    use super::door::{about_to_sleep, awake, poke};
+    use super::door::Asleep;
     use super::entry::{Entry, Phase};
     use super::inbox::{Inbox, Posted};
-    use super::sync::{AtomicBool, AtomicU64, Ordering};
+    use super::sync::{AtomicU64, Ordering};
+    use crate::MonoNs;
     use loom::sync::{Arc, Notify};
     use loom::thread;
     use std::sync::atomic::AtomicU32;
@@ -50,19 +51,19 @@ mod tests {
         loom::model(|| {
             let shared = Arc::new((
                 AtomicU64::new(0),
-                AtomicBool::new(false),
+                Asleep::new(),
                 Notify::new(),
                 Inbox::<u32, ()>::new(),
             ));
             let poster = {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let (word, in_kernel, kernel, inbox) = &*shared;
+                    let (word, asleep, kernel, inbox) = &*shared;
                     assert_eq!(inbox.arrive(|_| 7), Some(7));
-                    poke(word, in_kernel, true, || kernel.notify());
+                    asleep.poke(word, MonoNs(5), || kernel.notify());
                 })
             };
-            let (word, in_kernel, kernel, inbox) = &*shared;
+            let (word, asleep, kernel, inbox) = &*shared;
             let mut taken = Posted::new();
             loop {
                 let seen = word.load(Ordering::Acquire);
@@ -70,12 +71,28 @@ mod tests {
                 if taken.arrivals.pop() == Some(7) {
                     break;
                 }
-                if about_to_sleep(word, in_kernel, seen) {
+                if asleep.about_to_sleep(word, seen, MonoNs::MAX) {
                     kernel.wait();
                 }
-                awake(in_kernel);
+                asleep.awake();
             }
             poster.join().unwrap();
+        });
+    }
+
+    /// A sleep that ends by itself before what was posted is due is left to do so.
+    #[test]
+    fn loom_the_wake_word_against_a_sleep_that_ends_in_time() {
+        loom::model(|| {
+            let (word, asleep) = (Arc::new(AtomicU64::new(0)), Arc::new(Asleep::new()));
+            let poster = {
+                let (word, asleep) = (word.clone(), asleep.clone());
+                thread::spawn(move || asleep.poke(&word, MonoNs(5), || panic!("woken for nothing")))
+            };
+            let slept = asleep.about_to_sleep(&word, 0, MonoNs(5));
+            asleep.awake();
+            poster.join().unwrap();
+            assert!(slept || word.load(Ordering::Acquire) == 1);
         });
     }
 

@@ -137,6 +137,16 @@ pub(super) enum Plan {
     Early { to: DurNs, wake: DurNs, watch: DurNs },
 }
 
+impl Plan {
+    /// For how long nobody looks.
+    pub(super) fn slept(self) -> DurNs {
+        match self {
+            Plan::Watch => DurNs(0),
+            Plan::Sleep { to, .. } | Plan::Early { to, .. } => to,
+        }
+    }
+}
+
 /// A nap's CPU: going to sleep, waking up, looking.
 const NAP_CPU: u64 = 6_000;
 /// Sleeps shorter than this are not worth one.

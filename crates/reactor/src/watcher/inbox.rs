@@ -4,6 +4,7 @@
 //! comes after is handed back. `crates/watcher-models` runs this file under loom.
 
 use super::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
 
 /// Arrivals, bodies whose futures are gone, and places to look at.
 pub(super) struct Inbox<E, G> {
@@ -15,16 +16,16 @@ pub(super) struct Posted<E, G> {
     pub(super) graves: Vec<G>,
     /// Places in the thread's table.
     pub(super) nudged: Vec<usize>,
-    /// Entries to use again.
-    pub(super) free: Vec<E>,
+    /// Entries to use again, the longest unused first.
+    pub(super) free: VecDeque<E>,
     /// The thread has ended, or is about to with nothing more taken in.
     gone: bool,
 }
 
 impl<E, G> Posted<E, G> {
     pub(super) fn new() -> Self {
-        let (arrivals, graves) = (Vec::new(), Vec::new());
-        Posted { arrivals, graves, nudged: Vec::new(), free: Vec::new(), gone: false }
+        let (arrivals, graves, nudged) = (Vec::new(), Vec::new(), Vec::new());
+        Posted { arrivals, graves, nudged, free: VecDeque::new(), gone: false }
     }
 }
 
@@ -39,7 +40,7 @@ impl<E, G> Inbox<E, G> {
     }
 
     /// Posts an entry, made from those that may be used again; `None` once the thread is gone.
-    pub(super) fn arrive(&self, make: impl FnOnce(&mut Vec<E>) -> E) -> Option<E>
+    pub(super) fn arrive(&self, make: impl FnOnce(&mut VecDeque<E>) -> E) -> Option<E>
     where
         E: Clone,
     {

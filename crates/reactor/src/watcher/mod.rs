@@ -18,6 +18,7 @@ mod early;
 mod entry;
 mod error;
 mod fork;
+mod hints;
 mod inbox;
 mod job;
 mod options;

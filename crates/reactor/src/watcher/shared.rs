@@ -3,14 +3,16 @@
 //! Upholds invariants 4 (posted, then rung; marked asleep, then looked at the word), 5, 7 and 11 (entries
 //! are used again).
 
-use super::door;
+use super::door::Asleep;
 use super::fork::ForkMark;
+use super::hints::Hints;
 use super::inbox::Inbox;
 use super::job::{Entry, Job};
 use super::{Ticket, Watcher, WatcherOptions, watcher_gone};
-use crate::{Bell, Result, error};
+use crate::{Bell, DurNs, MonoNs, Result, error};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 /// Owned by nobody but the device, until its number is reached.
@@ -80,13 +82,27 @@ pub(super) fn wake_quietly(waker: Waker) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
 }
 
+/// An entry to use again, from the first few: futures that are woken leave theirs about in turn, and one
+/// whose future is yet to leave goes behind the others.
+fn unused(free: &mut VecDeque<Arc<Entry>>) -> Option<Arc<Entry>> {
+    const LOOKS: usize = 4;
+    for _ in 0..LOOKS.min(free.len()) {
+        let mut entry = free.pop_front()?;
+        if Arc::get_mut(&mut entry).is_some() {
+            return Some(entry);
+        }
+        free.push_back(entry);
+    }
+    None
+}
+
 pub(crate) struct Shared {
     options: WatcherOptions,
     bell: Arc<Bell>,
     inbox: Inbox<Arc<Entry>, Grave>,
     handles: AtomicUsize,
-    /// The thread sleeps in the kernel, where a store to its wake word is not seen.
-    in_kernel: AtomicBool,
+    asleep: Asleep,
+    hints: Hints,
     fork: ForkMark,
 }
 
@@ -97,7 +113,8 @@ impl Shared {
             bell: Arc::new(Bell::new()),
             inbox: Inbox::new(),
             handles: AtomicUsize::new(1),
-            in_kernel: AtomicBool::new(false),
+            asleep: Asleep::new(),
+            hints: Hints::new(),
             fork: ForkMark::new(),
         }
     }
@@ -145,21 +162,16 @@ impl Shared {
         waker: &Waker,
     ) -> Result<(Arc<Entry>, Arc<Shared>)> {
         self.check_fork()?;
-        let waker = waker.clone();
+        let (waker, by) = (waker.clone(), job.needs_a_look_by(&self.options, &self.hints));
         let arrived = self.inbox.arrive(|free| {
-            // One whose last future is just leaving is kept for later.
-            let unused = free.iter_mut().rposition(|entry| Arc::get_mut(entry).is_some());
-            let mut entry = match unused {
-                Some(unused) => free.swap_remove(unused),
-                None => Arc::new(Entry::new()),
-            };
+            let mut entry = unused(free).unwrap_or_else(|| Arc::new(Entry::new()));
             if let Some(entry) = Arc::get_mut(&mut entry) {
                 entry.set(job, waker);
             }
             entry
         });
         let entry = arrived.ok_or_else(watcher_gone)?;
-        self.poke(true);
+        self.poke(by);
         Ok((entry, self.clone()))
     }
 
@@ -172,32 +184,37 @@ impl Shared {
             BURIED.fetch_sub(1, Ordering::Relaxed);
             return Err(grave);
         }
-        self.poke(true);
+        self.poke(MonoNs(0));
         Ok(())
     }
 
     /// Has the thread look at a place of its table: now, or when it next looks at anything.
     pub(super) fn nudge(&self, place: usize, now: bool) {
         self.inbox.nudge(place);
-        self.poke(now);
+        self.poke(if now { MonoNs(0) } else { MonoNs::MAX });
     }
 
     fn word(&self) -> &AtomicU64 {
         &self.bell.line().words[Bell::HOST.index()]
     }
 
-    /// Stores to the wake word, and ends a sleep in the kernel if there is one and it matters.
-    fn poke(&self, now: bool) {
-        door::poke(self.word(), &self.in_kernel, now, || self.bell.ring());
+    /// Stores to the wake word, and ends a sleep in the kernel that goes on beyond `by`.
+    fn poke(&self, by: MonoNs) {
+        self.asleep.poke(self.word(), by, || self.bell.ring());
     }
 
-    /// Says that the thread is about to sleep in the kernel: whether it may, for nothing was posted
-    /// since the wake word read `seen`.
-    pub(super) fn about_to_sleep(&self, seen: u64) -> bool {
-        door::about_to_sleep(self.word(), &self.in_kernel, seen)
+    /// Says that the thread is about to sleep in the kernel until `at`: whether it may, for nothing was
+    /// posted since the wake word read `seen`.
+    pub(super) fn about_to_sleep(&self, seen: u64, at: MonoNs) -> bool {
+        self.asleep.about_to_sleep(self.word(), seen, at)
     }
 
     pub(super) fn awake(&self) {
-        door::awake(&self.in_kernel);
+        self.asleep.awake();
+    }
+
+    /// The next wait at that point needs no look before so long after its start.
+    pub(super) fn hint(&self, point: (usize, usize), span: DurNs) {
+        self.hints.set(point, span);
     }
 }

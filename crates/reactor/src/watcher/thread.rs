@@ -79,7 +79,7 @@ struct WatcherIdle<'s> {
 
 impl Idle for WatcherIdle<'_> {
     fn sleep_until(&mut self, at: MonoNs) {
-        if self.shared.about_to_sleep(self.seen) {
+        if self.shared.about_to_sleep(self.seen, at) {
             self.inner.sleep_until(at);
         }
         self.shared.awake();
@@ -116,7 +116,7 @@ pub(super) fn run(shared: &Shared) {
     let spin = &Spin::new(share, clock.monotonic_ns());
     let mut idle = WatcherIdle { inner, clock, shared, spin, seen: 0 };
     let (learnt, points) = (Learnt::default(), HashMap::new());
-    let mut world = World { clock, options, learnt, spin, points, waits: 0 };
+    let mut world = World { clock, options, shared, learnt, spin, points, waits: 0 };
     let woken = Arc::new(Woken::default());
     let mut table = Table::default();
     let mut taken = Posted::new();
@@ -134,7 +134,7 @@ pub(super) fn run(shared: &Shared) {
             let adopted = Wait::adopt(&reactor, entry.clone(), place, &world);
             if adopted.is_none() {
                 table.vacant.push(place);
-                retired.push(entry);
+                retired.push_back(entry);
                 continue;
             }
             world.waits += 1;

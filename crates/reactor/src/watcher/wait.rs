@@ -5,7 +5,7 @@
 
 use super::early::{Learnt, Plan, Point, Seen, plan};
 use super::job::{Entry, Job, Phase, Until};
-use super::shared::{Grave, wake_quietly};
+use super::shared::{Grave, Shared, wake_quietly};
 use super::spin::Spin;
 use super::{WaitError, WatcherOptions, watcher_gone};
 use crate::host::std_host::StdClock;
@@ -20,11 +20,21 @@ use std::task::Context;
 pub(super) struct World<'w> {
     pub(super) clock: StdClock,
     pub(super) options: &'w WatcherOptions,
+    pub(super) shared: &'w Shared,
     pub(super) learnt: Learnt,
     pub(super) spin: &'w Spin,
     pub(super) points: HashMap<(usize, usize), Point>,
     /// Waits that go on.
     pub(super) waits: usize,
+}
+
+impl World<'_> {
+    /// A wait's next backstop: with others', so that one sleep serves them, and up to a quarter early for
+    /// that.
+    fn backstop_after(&self, at: MonoNs) -> MonoNs {
+        let step = (self.options.backstop.0 / 4).max(1);
+        MonoNs((at + self.options.backstop).0 / step * step)
+    }
 }
 
 /// Points kept before all are forgotten: lines come and go.
@@ -63,6 +73,8 @@ pub(super) struct Wait<'r> {
     /// The word said done and the status didn't: asked again then, later each time.
     recheck: Option<(MonoNs, DurNs)>,
     seen: Seen,
+    /// It was left to an alarm at least once.
+    slept: bool,
     ready: Option<(Ready<'r, 'static, StdClock>, MonoNs)>,
     alarm: Option<(Alarmed<'r, 'static, StdClock>, MonoNs)>,
     until: Option<Ready<'r, 'static, StdClock>>,
@@ -86,11 +98,14 @@ impl<'r> Wait<'r> {
             state.place = Some(place);
             state.job.take().filter(|_| matches!(state.phase, Phase::Waiting))?
         };
-        let key = (std::ptr::from_ref(job.ticket.line()).addr(), job.ticket.slot().index());
+        let key = job.point();
         // A word that may cancel the wait is watched from the start.
         let point = world.points.get(&key).filter(|_| job.until.is_none());
         let early = world.options.early.as_ref();
         let chosen = point.map_or(Plan::Watch, |p| plan(p, &world.learnt, early, world.waits + 1));
+        if job.until.is_none() && !job.timer {
+            world.shared.hint(key, chosen.slept());
+        }
         let stage = match chosen {
             Plan::Watch => Stage::Watch,
             Plan::Sleep { to, spin } => {
@@ -103,7 +118,7 @@ impl<'r> Wait<'r> {
         };
         let (stage, backstop_at) = match job.timer {
             true => (Stage::Dormant, MonoNs::MAX),
-            false => (stage, job.start + world.options.backstop),
+            false => (stage, world.backstop_after(job.start)),
         };
         Some(Wait::new(reactor, Owner::Future(entry), job, key, stage, backstop_at))
     }
@@ -141,6 +156,7 @@ impl<'r> Wait<'r> {
             backstop_at,
             recheck: None,
             seen: Seen::InTime,
+            slept: false,
             ready: None,
             alarm: None,
             until: None,
@@ -162,8 +178,11 @@ impl<'r> Wait<'r> {
             if let Stage::Sleep { to, then } = self.stage
                 && now >= to
             {
-                world.learnt.sleep_took(to.since(self.job.start), now.since(to));
-                self.slept(then, now, world);
+                // One that was taken up later than that hasn't slept.
+                if self.slept {
+                    world.learnt.sleep_took(to.since(self.job.start), now.since(to));
+                }
+                self.wake_or_watch(then, now, world);
                 continue;
             }
             if !self.wait_for_next(cx, world) {
@@ -242,11 +261,10 @@ impl<'r> Wait<'r> {
             if let Some(result) = ticket.verdict(waited) {
                 return Some(result);
             }
-            let next = match grave {
-                true => DurNs(waited.0 / 4).clamp(GRAVE_LOOKS.0, GRAVE_LOOKS.1),
-                false => world.options.backstop,
+            self.backstop_at = match grave {
+                true => now + DurNs(waited.0 / 4).clamp(GRAVE_LOOKS.0, GRAVE_LOOKS.1),
+                false => world.backstop_after(now),
             };
-            self.backstop_at = now + next;
         }
         if self.job.deadline.is_some_and(|at| now >= at) {
             // A last question: a word may have been lost.
@@ -267,7 +285,7 @@ impl<'r> Wait<'r> {
     }
 
     /// The sleep is over: watch, or spin to the moment at which the task is woken early.
-    fn slept(&mut self, then: Then, now: MonoNs, world: &World<'_>) {
+    fn wake_or_watch(&mut self, then: Then, now: MonoNs, world: &World<'_>) {
         self.stage = Stage::Watch;
         if self.job.ticket.word_reached() {
             self.seen = Seen::LateBySleep;
@@ -329,6 +347,7 @@ impl<'r> Wait<'r> {
             next = next.min(other);
         }
         if let Stage::Sleep { to, .. } = self.stage {
+            self.slept = true;
             next = next.min(to);
         }
         if let Some(until) = &self.job.until {
