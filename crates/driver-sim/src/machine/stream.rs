@@ -386,7 +386,6 @@ impl Stream {
             drop(state);
             worker.free_at = worker.free_at.max(op.submitted);
             self.perform(op, &mut worker);
-            worker.account();
             worker.owed += 1;
             self.finish(&mut worker);
         }
@@ -475,6 +474,8 @@ impl Stream {
             return self.sleep_until(u64::MAX);
         }
         let end = worker.free_at.saturating_add(launch.ns);
+        // Not behind the kernel, where a device would be at the next command already.
+        worker.account();
         self.sleep_until(end);
         self.note_end();
         worker.free_at = end;

@@ -171,10 +171,7 @@ impl<'r> Wait<'r> {
                 return true;
             }
             let now = world.clock.monotonic_ns();
-            if let Some(result) = self.ended(now, world) {
-                self.finish(result, now, world);
-                return true;
-            }
+            // Before the end is looked at: it may have come while this slept on.
             if let Stage::Sleep { to, then } = self.stage
                 && now >= to
             {
@@ -184,6 +181,10 @@ impl<'r> Wait<'r> {
                 }
                 self.wake_or_watch(then, now, world);
                 continue;
+            }
+            if let Some(result) = self.ended(now, world) {
+                self.finish(result, now, world);
+                return true;
             }
             if !self.wait_for_next(cx, world) {
                 return false;
@@ -241,7 +242,9 @@ impl<'r> Wait<'r> {
         if world.points.len() >= POINTS && !world.points.contains_key(&self.key) {
             world.points.clear();
         }
-        world.points.entry(self.key).or_default().observe(length, self.seen);
+        // Nobody had begun to look.
+        let seen = if let Stage::Sleep { .. } = self.stage { Seen::LateBySleep } else { self.seen };
+        world.points.entry(self.key).or_default().observe(length, seen);
     }
 
     /// How the wait ended, if it has.
