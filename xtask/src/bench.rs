@@ -62,10 +62,21 @@ fn row(line: &str) -> Result<(), String> {
 /// may be busy.
 pub(crate) fn smoke() -> crate::run::Outcome {
     let check = || -> Result<(), String> {
-        must(&mut cargo(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]))?;
-        for suite in ["executor", "reactor", "timers", "register", "wake"] {
+        let mut build = cargo(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
+        let mut suites =
+            vec![vec!["executor"], vec!["reactor"], vec!["timers"], vec!["register"], vec!["wake"]];
+        match headers::cuda() {
+            Ok(home) => {
+                build.args(["--features", "cuda"]).env("CUDA_HOME", home);
+                suites.push(vec!["cuda", "--case", "8 x 1 ms"]);
+            }
+            Err(why) => println!("SKIPPED suite cuda: {why}"),
+        }
+        must(&mut build)?;
+        for args in suites {
+            let suite = args[0];
             let rows =
-                output(Command::new(PROGRAM).args([suite, "--rounds", "1", "--scale", "100"]))?;
+                output(Command::new(PROGRAM).args(args).args(["--rounds", "1", "--scale", "100"]))?;
             let count = rows.lines().count();
             if count == 0 || rows.lines().any(|line| serde_json::from_str::<Value>(line).is_err()) {
                 return Err(format!("suite {suite} printed {count} rows, or a line that is none"));

@@ -5,6 +5,7 @@ mod checks;
 mod gates;
 mod headers;
 mod numbers;
+mod peer_tests;
 mod run;
 mod vendor;
 
@@ -31,6 +32,7 @@ const CHECKS: &[Check] = &[
     ("main-job", "the main job runs and verifies every result", checks::main_job),
     ("hardware", "what proves a device runs, on the simulated driver", checks::hardware),
     ("vendors", "the vendors' own libraries get typed errors without a device", vendor::libraries),
+    ("cuda-async", "NVIDIA's own tests of it pass on the simulated driver", peer_tests::cuda_async),
     ("asan", "random load touches no memory it should not", checks::asan),
     ("tsan", "random load has no data race", checks::tsan),
     ("gates", "no hot path runs more or fewer instructions than are on record", gates::check),

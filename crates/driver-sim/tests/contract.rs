@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PTX: &CStr = c".version 6.4\n.target sm_70\n.visible .entry spin_ns(.param .u64 ns) { ret; }\n\
-    .visible .entry fault() { ret; }\n.visible .entry step() { ret; }\n.visible .entry unknown() { ret; }\n";
+    .visible .entry fault() { ret; }\n.visible .entry step() { ret; }\n.visible .entry unknown() { ret; }\n\
+    .visible .entry trapped()\n{\n    trap;\n}\n";
 
 struct Sim {
     _folder: tempfile::TempDir,
@@ -545,6 +546,58 @@ fn copies_and_fills_are_done_in_turn() {
 }
 
 #[test]
+fn a_pool_counts_what_it_gave_and_keeps_what_it_may() {
+    const PIECE: u64 = 2 << 20;
+    let sim = Sim::cuda("");
+    let stream = sim.stream();
+    let attribute = |pool: Handle, which: i32| {
+        let mut value = 0u64;
+        assert_eq!(
+            call!(sim, cuMemPoolGetAttribute(pool => Handle, which => i32, &mut value => *mut u64)),
+            0
+        );
+        value
+    };
+    let set = |pool: Handle, which: i32, mut value: u64| call!(sim, cuMemPoolSetAttribute(pool => Handle, which => i32, &mut value => *mut u64));
+    let counts = |pool| [5, 6, 7, 8].map(|which| attribute(pool, which));
+    let props = |device: i32, place: i32| {
+        let mut props = [0i32; 22];
+        props[..4].copy_from_slice(&[1, 0, place, device]);
+        props
+    };
+    let (mut pool, mut whole, mut memory) = (0, 0, 0u64);
+    let create = |pool: &mut Handle, props: [i32; 22]| call!(sim, cuMemPoolCreate(pool => *mut Handle, props.as_ptr() => *const i32));
+    assert_eq!((create(&mut pool, props(9, 1)), create(&mut pool, props(0, 2))), (101, 801));
+    assert_eq!(create(&mut pool, props(0, 1)), 0);
+    assert_eq!(call!(sim, cuDeviceGetDefaultMemPool(&mut whole => *mut Handle, 0 => i32)), 0);
+    assert_ne!(pool, whole);
+    let allocate = |memory: &mut u64| call!(sim, cuMemAllocFromPoolAsync(memory => *mut u64, 1000 => usize, pool => Handle, stream => Handle));
+    let free = |memory: u64| {
+        assert_eq!(call!(sim, cuMemFreeAsync(memory => u64, stream => Handle)), 0);
+        assert_eq!(sim.synchronize(stream), 0);
+    };
+    assert_eq!(allocate(&mut memory), 0);
+    assert_eq!((counts(pool), counts(whole)), ([PIECE, PIECE, 1000, 1000], [0; 4]));
+    free(memory);
+    assert_eq!(counts(pool), [0, PIECE, 0, 1000]);
+    // Below the threshold it is kept.
+    assert_eq!((set(pool, 4, u64::MAX), allocate(&mut memory)), (0, 0));
+    free(memory);
+    assert_eq!(counts(pool), [PIECE, PIECE, 0, 1000]);
+    // A high mark is set back by a zero only, and what is can't be set.
+    assert_eq!((set(pool, 8, 5), set(pool, 7, 0), set(pool, 8, 0)), (1, 1, 0));
+    assert_eq!(counts(pool), [PIECE, PIECE, 0, 0]);
+    assert_eq!(
+        call!(sim, cuMemAllocAsync(&mut memory => *mut u64, 8 => usize, stream => Handle)),
+        0
+    );
+    assert_eq!((attribute(whole, 7), attribute(pool, 7)), (8, 0));
+    assert_eq!(call!(sim, cuMemPoolDestroy(whole => Handle)), 1);
+    assert_eq!(call!(sim, cuMemPoolDestroy(pool => Handle)), 0);
+    assert_eq!(allocate(&mut memory), 400);
+}
+
+#[test]
 fn kernels_are_known_by_name() {
     let sim = Sim::cuda("");
     let (stream, page) = (sim.stream(), sim.page());
@@ -566,6 +619,8 @@ fn kernels_are_known_by_name() {
     assert_eq!((load(&mut module, c"not PTX"), load(&mut module, PTX)), (200, 0));
     let none = call!(sim, cuModuleGetFunction(&mut function => *mut Handle, module => Handle, c"none".as_ptr() => *const c_char));
     assert_eq!(none, 500);
+    let trap = sim.function(c"trapped");
+    assert_eq!((sim.launch(trap, stream, &[]), sim.synchronize(stream)), (0, 719));
 }
 
 #[test]

@@ -12,6 +12,10 @@ entries! { TABLE;
         let (graph, stream) = (machine().graphs.get(graph)?, stream(on, current)?);
         graph.deeds.iter().try_for_each(|deed| stream.submit(deed.clone()))
     }
+    fn cuGraphUpload(graph: Handle, on: Handle) {
+        machine().graphs.get(graph)?;
+        stream(on, current).map(|_| ())
+    }
     fn cuGraphDestroy(graph: Handle) { machine().graphs.remove(graph).map(|_| ()) }
     fn cuGraphExecDestroy(graph: Handle) { machine().graphs.remove(graph).map(|_| ()) }
 }

@@ -23,13 +23,6 @@ entries! { TABLE;
         current()?;
         if address == 0 { Ok(()) } else { machine().memory.free(address as usize, |kind| matches!(kind, Kind::Device | Kind::Managed)) }
     }
-    fn cuMemAllocAsync(to: *mut u64, bytes: usize, on: Handle) {
-        let stream = stream(on, current)?;
-        answer(to, allocate(stream.context(), bytes, Kind::Device)? as u64)
-    }
-    fn cuMemFreeAsync(address: u64, on: Handle) {
-        stream(on, current)?.submit(Deed::Free(address as usize))
-    }
     fn cuMemAllocManaged(to: *mut u64, bytes: usize, _flags: u32) {
         answer(to, allocate(&*current()?, bytes, Kind::Managed)? as u64)
     }

@@ -7,6 +7,7 @@ mod graph;
 mod memop;
 mod memory;
 mod module;
+mod pool;
 mod stream;
 
 pub(crate) use device::put_text;
@@ -20,6 +21,7 @@ pub(crate) const TABLES: &[&[(&str, Address)]] = &[
     device::TABLE,
     context::TABLE,
     memory::TABLE,
+    pool::TABLE,
     stream::TABLE,
     memop::TABLE,
     event::TABLE,

@@ -3,6 +3,7 @@
 
 use super::code::*;
 use super::memory::Kind;
+use super::pool::Pool;
 use super::stream::Stream;
 use super::{CURRENT, HIP_DEVICE, Result, hold, machine};
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 pub(crate) struct Device {
     pub(crate) index: u32,
     primary: Mutex<Primary>,
+    pool: OnceLock<usize>,
 }
 
 #[derive(Default)]
@@ -34,7 +36,12 @@ pub(crate) struct Context {
 
 impl Device {
     pub(super) fn new(index: u32) -> Device {
-        Device { index, primary: Mutex::default() }
+        Device { index, primary: Mutex::default(), pool: OnceLock::new() }
+    }
+
+    /// Its default memory pool.
+    pub(crate) fn pool(&self) -> usize {
+        *self.pool.get_or_init(|| machine().pools.add(Pool::default()))
     }
 
     pub(crate) fn references(&self) -> usize {
@@ -197,5 +204,13 @@ pub(crate) fn stream(handle: usize, of: impl Fn() -> Result<Arc<Context>>) -> Re
 /// Allocates in a context.
 pub(crate) fn allocate(context: &Context, bytes: usize, kind: Kind) -> Result<usize> {
     context.check()?;
-    machine().memory.allocate(bytes, kind, context.handle())
+    machine().memory.allocate(bytes, kind, context.handle(), None)
+}
+
+/// Allocates device memory from a pool, by its handle.
+pub(crate) fn allocate_from(pool: usize, context: &Context, bytes: usize) -> Result<u64> {
+    context.check()?;
+    let pool = machine().pools.get(pool)?;
+    let handle = context.handle();
+    Ok(machine().memory.allocate(bytes, Kind::Device, handle, Some(pool))? as u64)
 }

@@ -8,6 +8,7 @@
 //! | `tick` | go: u64, out: u64 | once the word `go` isn't 0, the device's clock goes to `out` |
 //! | `spin_ns` | ns: u64 | takes `ns` |
 //! | `fault` | | stores to an address that nobody has |
+//! | any whose body has a `trap` | | fails at once: `CUDA_ERROR_LAUNCH_FAILED` |
 //!
 //! The device's clock (`%globaltimer`) is the host's monotonic one and a constant, so that nobody takes one
 //! for the other.
@@ -19,11 +20,13 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 pub(crate) struct Module {
-    pub(crate) entries: Vec<String>,
+    pub(crate) entries: Vec<Function>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Function {
     pub(crate) name: String,
+    traps: bool,
 }
 
 /// What a kernel computes once it ends.
@@ -34,7 +37,7 @@ pub(crate) type Effect = Arc<dyn Fn(&Pinned<'_>) -> Result<()> + Send + Sync>;
 pub(crate) struct Launch {
     pub(crate) ns: u64,
     pub(crate) effect: Option<Effect>,
-    pub(crate) faults: bool,
+    pub(crate) fault: Option<Code>,
 }
 
 impl Module {
@@ -46,7 +49,8 @@ impl Module {
         let entries = text.split(".entry").skip(1).filter_map(|rest| {
             let name =
                 rest.trim_start().split(|c: char| !(c.is_alphanumeric() || c == '_')).next()?;
-            (!name.is_empty()).then(|| name.to_owned())
+            let traps = rest.split([';', '{', '}']).any(|statement| statement.trim() == "trap");
+            (!name.is_empty()).then(|| Function { name: name.to_owned(), traps })
         });
         Ok(Module { entries: entries.collect() })
     }
@@ -80,7 +84,7 @@ impl Function {
                         .try_for_each(|i| memory.store(address(i), rounds(seed, i), true))?;
                     stamp.map_or(Ok(()), |stamp| memory.store(stamp, device_clock(), true))
                 };
-                Ok(Launch { ns, effect: Some(Arc::new(effect)), faults: false })
+                Ok(Launch { ns, effect: Some(Arc::new(effect)), fault: None })
             }
             "tick" => {
                 let (go, out) = (word(0)?, word(1)?);
@@ -91,13 +95,18 @@ impl Function {
                     }
                     memory.store(out, device_clock(), true)
                 };
-                Ok(Launch { ns: 0, effect: Some(Arc::new(effect)), faults: false })
+                Ok(Launch { ns: 0, effect: Some(Arc::new(effect)), fault: None })
             }
-            "spin_ns" => Ok(Launch { ns: word(0)?, effect: None, faults: false }),
-            "fault" => Ok(Launch { ns: 1_000, effect: None, faults: true }),
+            "spin_ns" => Ok(Launch { ns: word(0)?, effect: None, fault: None }),
+            "fault" => Ok(failing(machine().script().fault_code)),
+            _ if self.traps => Ok(failing(LAUNCH_FAILED)),
             _ => Err(NOT_SUPPORTED),
         }
     }
+}
+
+fn failing(status: Code) -> Launch {
+    Launch { ns: 1_000, effect: None, fault: Some(status) }
 }
 
 /// How far the device's clock is ahead of the host's.
@@ -124,8 +133,6 @@ pub(crate) fn load(text: &str) -> Result<usize> {
 /// Finds a kernel of a module.
 pub(crate) fn function(module: usize, name: &str) -> Result<usize> {
     let module = machine().modules.get(module)?;
-    if !module.entries.iter().any(|entry| entry == name) {
-        return Err(NOT_FOUND);
-    }
-    Ok(machine().functions.add(Function { name: name.to_owned() }))
+    let function = module.entries.iter().find(|entry| entry.name == name).ok_or(NOT_FOUND)?;
+    Ok(machine().functions.add(function.clone()))
 }

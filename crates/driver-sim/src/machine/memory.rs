@@ -2,10 +2,11 @@
 //! a freed one is always seen for what it is.
 
 use super::code::*;
+use super::pool::Pool;
 use super::{Result, machine};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Added to a host address to make a device's, where the script asks for distinct ones.
 const DEVICE_BIT: u64 = 1 << 60;
@@ -26,12 +27,12 @@ pub(crate) enum Kind {
     Signal,
 }
 
-#[derive(Clone, Copy, Debug)]
 struct Block {
     bytes: usize,
     kind: Kind,
     /// The context that it dies with.
     context: usize,
+    pool: Option<Arc<Pool>>,
 }
 
 #[derive(Default)]
@@ -40,7 +41,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn allocate(&self, bytes: usize, kind: Kind, context: usize) -> Result<usize> {
+    pub(crate) fn allocate(
+        &self,
+        bytes: usize,
+        kind: Kind,
+        context: usize,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<usize> {
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }
@@ -49,7 +56,10 @@ impl Memory {
         // SAFETY: a new anonymous mapping, at an address of the system's choice.
         let map = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
         let start = map.map_err(|_| OUT_OF_MEMORY)? as usize;
-        self.write().insert(start, Block { bytes, kind, context });
+        if let Some(pool) = &pool {
+            pool.allocated(bytes);
+        }
+        self.write().insert(start, Block { bytes, kind, context, pool });
         Ok(start)
     }
 
@@ -61,7 +71,7 @@ impl Memory {
         context: usize,
     ) -> Result<()> {
         let kind = Kind::Registered { mapped };
-        self.write().insert(start, Block { bytes, kind, context });
+        self.write().insert(start, Block { bytes, kind, context, pool: None });
         Ok(())
     }
 
@@ -74,7 +84,7 @@ impl Memory {
             _ => return Err(INVALID_VALUE),
         }
         if let Some(block) = blocks.remove(&start) {
-            retire(start, block);
+            retire(start, &block);
         }
         Ok(())
     }
@@ -85,7 +95,7 @@ impl Memory {
         blocks.retain(|&start, block| {
             let stays = block.context != context;
             if !stays {
-                retire(start, *block);
+                retire(start, block);
             }
             stays
         });
@@ -93,9 +103,9 @@ impl Memory {
 
     /// The device's address of host memory.
     pub(crate) fn device_address(&self, host: usize) -> Result<u64> {
-        let (start, block) = self.find(host, 1).ok_or(INVALID_VALUE)?;
+        let (start, kind) = self.find(host, 1).ok_or(INVALID_VALUE)?;
         let distinct = machine().script().distinct_addresses;
-        match block.kind {
+        match kind {
             Kind::Host { mapped: true } | Kind::Registered { mapped: true } => {
                 debug_assert!(start <= host);
                 Ok(host as u64 | if distinct { DEVICE_BIT } else { 0 })
@@ -107,20 +117,20 @@ impl Memory {
     /// Whether the device may use `bytes` at that address, and where the host finds them.
     pub(crate) fn device_range(&self, address: u64, bytes: usize) -> Option<(usize, Kind)> {
         let host = to_host(address);
-        let (_, block) = self.find(host, bytes)?;
+        let (_, kind) = self.find(host, bytes)?;
         let marked = address & DEVICE_BIT != 0;
         let distinct = machine().script().distinct_addresses;
-        match block.kind {
+        match kind {
             Kind::Host { mapped } | Kind::Registered { mapped } => {
-                (mapped && marked == distinct).then_some((host, block.kind))
+                (mapped && marked == distinct).then_some((host, kind))
             }
-            kind => Some((host, kind)),
+            _ => Some((host, kind)),
         }
     }
 
     /// The kind of what is there, if it is the driver's.
     pub(crate) fn kind(&self, address: u64) -> Option<Kind> {
-        self.find(to_host(address), 1).map(|(_, block)| block.kind)
+        self.find(to_host(address), 1).map(|(_, kind)| kind)
     }
 
     /// Runs `deed` while nothing can be freed.
@@ -134,7 +144,7 @@ impl Memory {
         blocks.values().filter(|block| matches!(block.kind, Kind::Host { .. })).count()
     }
 
-    fn find(&self, host: usize, bytes: usize) -> Option<(usize, Block)> {
+    fn find(&self, host: usize, bytes: usize) -> Option<(usize, Kind)> {
         find(&self.blocks.read().unwrap_or_else(PoisonError::into_inner), host, bytes)
     }
 
@@ -193,6 +203,11 @@ impl Pinned<'_> {
 
     pub(crate) fn fill(&self, to: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         let start = self.at(to, bytes)?;
+        if let [byte] = pattern {
+            // SAFETY: inside the block, which is live while `self` is; nobody else may touch it meanwhile.
+            unsafe { start.write_bytes(*byte, bytes) };
+            return Ok(());
+        }
         for (i, &byte) in (0..bytes).zip(pattern.iter().cycle()) {
             // SAFETY: inside the block, which is live while `self` is.
             unsafe { start.add(i).write_volatile(byte) };
@@ -201,16 +216,19 @@ impl Pinned<'_> {
     }
 }
 
-fn find(blocks: &BTreeMap<usize, Block>, host: usize, bytes: usize) -> Option<(usize, Block)> {
-    let (&start, &block) = blocks.range(..=host).next_back()?;
-    (host + bytes <= start + block.bytes).then_some((start, block))
+fn find(blocks: &BTreeMap<usize, Block>, host: usize, bytes: usize) -> Option<(usize, Kind)> {
+    let (&start, block) = blocks.range(..=host).next_back()?;
+    (host + bytes <= start + block.bytes).then_some((start, block.kind))
 }
 
 fn to_host(address: u64) -> usize {
     (address & !DEVICE_BIT) as usize
 }
 
-fn retire(start: usize, block: Block) {
+fn retire(start: usize, block: &Block) {
+    if let Some(pool) = &block.pool {
+        pool.freed(block.bytes);
+    }
     let map = start as *mut core::ffi::c_void;
     // SAFETY: a mapping of ours that nobody may use any more; a registered range stays its owner's.
     unsafe {

@@ -9,6 +9,7 @@ mod fork;
 pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod memory;
+pub(crate) mod pool;
 pub(crate) mod stream;
 
 use crate::script::Script;
@@ -19,6 +20,7 @@ use fork::ForkMark;
 use graph::Graph;
 use kernel::{Function, Module};
 use memory::Memory;
+use pool::Pool;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
@@ -42,6 +44,7 @@ pub(crate) struct Machine {
     pub(crate) modules: Table<Module>,
     pub(crate) functions: Table<Function>,
     pub(crate) graphs: Table<Graph>,
+    pub(crate) pools: Table<Pool>,
     pub(crate) memory: Memory,
     stores: Mutex<VecDeque<(u64, u64, u64)>>,
     /// CPU time of the device's threads that ended, and of those that live.
@@ -86,6 +89,7 @@ pub(crate) fn machine() -> &'static Machine {
             modules: Table::new(4),
             functions: Table::new(5),
             graphs: Table::new(6),
+            pools: Table::new(7),
             memory: Memory::default(),
             stores: Mutex::new(VecDeque::new()),
             device_cpu: AtomicU64::new(0),

@@ -482,8 +482,11 @@ impl Stream {
         if self.context.is_dead() {
             return;
         }
-        if launch.faults || script.fault == Some(worker.kernels) {
+        if script.fault == Some(worker.kernels) {
             return self.context.fault(script.fault_code);
+        }
+        if let Some(status) = launch.fault {
+            return self.context.fault(status);
         }
         match (script.late_data, launch.effect) {
             (Some((kernel, us)), Some(effect)) if kernel == worker.kernels => {
