@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use gpu_async_reactor::{Costs, StepBands, StepPlan};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -120,6 +120,15 @@ pub(crate) struct RunArgs {
     /// A wait plan, or a banded one; give it again for more. The default is one of each kind
     #[arg(long = "plan", value_name = "TEXT")]
     pub(crate) plans: Vec<StepBands>,
+    /// What carries the waits; several, to compare them
+    #[arg(
+        long = "host",
+        value_enum,
+        value_name = "HOST",
+        value_delimiter = ',',
+        default_value = "std"
+    )]
+    pub(crate) hosts: Vec<Host>,
     /// Queues that work at the same time
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) queues: u16,
@@ -169,6 +178,30 @@ pub(crate) struct BenchArgs {
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What carries the waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Host {
+    /// One thread that naps or sleeps
+    Std,
+    /// One thread that waits in a ring of the kernel's (Linux)
+    Uring,
+    /// One thread inside a compio runtime (Linux)
+    Compio,
+    /// A tokio runtime's tasks, woken by the watcher, which finds its own plan
+    Tokio,
+}
+
+impl Host {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Host::Std => "std",
+            Host::Uring => "uring",
+            Host::Compio => "compio",
+            Host::Tokio => "tokio",
+        }
+    }
 }
 
 /// A kind of device.

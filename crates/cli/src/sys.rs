@@ -33,6 +33,26 @@ pub(crate) fn process_cpu_ns() -> Option<u64> {
     None
 }
 
+/// CPU time of this process's threads of these names, in nanoseconds; `None` where the system doesn't say.
+#[cfg(target_os = "linux")]
+pub(crate) fn named_threads_cpu_ns(names: &[&str]) -> Option<u64> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let mut sum = 0;
+    for task in tasks.flatten() {
+        let task = task.path();
+        let file = |name| read(&task.join(name).to_string_lossy());
+        if file("comm").is_some_and(|name| names.contains(&name.as_str())) {
+            sum += file("schedstat")?.split(' ').next()?.parse::<u64>().ok()?;
+        }
+    }
+    Some(sum)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn named_threads_cpu_ns(_names: &[&str]) -> Option<u64> {
+    None
+}
+
 /// The machine a report is about.
 #[derive(Debug)]
 pub(crate) struct Machine {

@@ -12,6 +12,7 @@ use crate::workload::Workload;
 use gpu_async_reactor::replay::{Recorder, Recording, Replayed};
 use gpu_async_reactor::{Costs, StepBands};
 use serde_json::json;
+use std::sync::Arc;
 
 /// The plan that records: its waits disturb the device least.
 const RECORDS: &str = "block";
@@ -66,9 +67,9 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
 }
 
 fn record(opened: &Opened, work: &Workload) -> Result<Recording, Failure> {
-    let recorder = Recorder::new(work.queues.iter().map(Vec::len).sum());
+    let recorder = Arc::new(Recorder::new(work.queues.iter().map(Vec::len).sum()));
     let plan: StepBands = RECORDS.parse()?;
-    crate::run::once(opened, &plan, work, Some(&recorder))?;
+    crate::run::once(opened, &plan, work, Some(recorder.clone()))?;
     Ok(recorder.recording())
 }
 

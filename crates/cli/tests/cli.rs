@@ -680,3 +680,58 @@ fn tune_ends_with_a_plan_that_it_tried() {
         assert!(said.contains(part), "{part} is not in {said}");
     }
 }
+
+#[test]
+fn run_compares_hosts_and_each_verifies_every_step() {
+    let hosts = if cfg!(target_os = "linux") { "std,uring,compio,tokio" } else { "std,tokio" };
+    let flag = "flag:park_us=1000,backstop_us=20000";
+    let args = [
+        "run", "--device", "sim", "--host", hosts, "--plan", "block", "--plan", flag, "--queues",
+        "2", "--steps", "30", "--json",
+    ];
+    let output = run("hosts", &args);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(err.contains("a completion takes no plan"), "{err}");
+    let rows = rows(&output);
+    let of = |host: &str, case: &str, metric: &str| {
+        let row = rows.iter().find(|row| {
+            (row["host"].as_str(), row["case"].as_str()) == (Some(host), Some(case))
+                && row["metric"] == metric
+        });
+        row.and_then(|row| row["value"].as_f64())
+    };
+    for host in hosts.split(',') {
+        let case = if host == "tokio" { "completion" } else { flag };
+        assert_eq!(of(host, case, "verified"), Some(60.0), "{host}");
+        assert!(of(host, case, "lag_p50_ns") > Some(0.0), "{host}");
+        if cfg!(target_os = "linux") {
+            assert!(of(host, case, "cpu_per_wait_ns") > Some(0.0), "{host}");
+        }
+    }
+    // A blocking wait has a thread of its own on every host, and is run once.
+    assert_eq!(of("std", "block", "verified"), Some(60.0));
+    assert_eq!(of("uring", "block", "verified"), None);
+}
+
+#[test]
+fn completions_end_with_the_devices_own_error_and_are_recorded() {
+    let args = ["run", "--device", "sim", "--host", "tokio", "--queues", "1", "--steps", "20"];
+    let lost = run("tokio_lost", &[&args[..], &["--sim-fault", "lose@5"]].concat());
+    assert_eq!(lost.status.code(), Some(3), "{}", text(&lost.stderr));
+    assert!(
+        text(&lost.stdout).contains("4 of 20 waits, 4 results right"),
+        "{}",
+        text(&lost.stdout)
+    );
+    let hung = [&args[..], &["--sim-fault", "hang@5", "--deadline-ms", "300"]].concat();
+    let hung = run("tokio_hung", &hung);
+    assert_eq!(hung.status.code(), Some(1), "{}", text(&hung.stderr));
+    let file = folder("tokio_recorded").join("waits.csv");
+    let recorded =
+        command("tokio_recording", &[&args[..], &["--record", file.to_str().unwrap()]].concat());
+    let recorded = { recorded }.output().unwrap();
+    assert!(text(&recorded.stdout).contains("recording: 20 waits under completion"));
+    let replayed = run("tokio_replayed", &["replay", file.to_str().unwrap(), "--json"]);
+    assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed.stderr));
+}

@@ -682,3 +682,38 @@ fn a_watcher_that_sleeps_for_another_wait_looks_at_a_sooner_one_in_time() {
     smol::block_on(queue.completion().on(&watcher)).unwrap();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
+
+/// A status that stores the word just as it has said that it isn't done.
+struct StoredMeanwhile {
+    line: Arc<CompletionLine>,
+    asked: AtomicU32,
+}
+
+impl QueueStatus for StoredMeanwhile {
+    fn status(&self, number: u64) -> Result<bool> {
+        let again = self.asked.fetch_add(1, Ordering::AcqRel) > 0;
+        self.line.words[0].store(number, Ordering::Release);
+        Ok(again)
+    }
+    fn confirm(&self, _number: u64) -> Result<()> {
+        Ok(())
+    }
+    fn label(&self) -> &str {
+        "a queue by hand"
+    }
+}
+
+/// Between the look at the word and the registration with the reactor; a wait that missed it slept on to its
+/// next backstop.
+#[test]
+fn a_word_stored_between_two_looks_of_the_watcher_is_seen_at_once() {
+    let backstop = DurNs::from_ms(1_000);
+    let watcher = Watcher::start(WatcherOptions { backstop, ..WatcherOptions::default() }).unwrap();
+    let line = Arc::new(CompletionLine::new());
+    let status = Arc::new(StoredMeanwhile { line: line.clone(), asked: AtomicU32::new(0) });
+    let ticket = Ticket::new(line, Slot::ALL[0], 1, status);
+    let start = Instant::now();
+    assert_eq!(smol::block_on(ticket.completion().on(&watcher)), Ok(()));
+    // The first backstop comes within a second, the next three quarters of one later.
+    assert!(start.elapsed() < Duration::from_millis(1_600), "{:?}", start.elapsed());
+}

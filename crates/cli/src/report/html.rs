@@ -76,11 +76,8 @@ pub(crate) fn page(results: &[PlanResult], facts: &Facts) -> String {
     table(results, &mut out);
     out += "<h2>Plans</h2>\n<dl class='plans'>\n";
     for result in results {
-        out += &format!(
-            "<dt>{}</dt><dd><code>{}</code>",
-            result.name.clone(),
-            escape(&result.plan.to_string())
-        );
+        out +=
+            &format!("<dt>{}</dt><dd><code>{}</code>", result.name.clone(), escape(&result.plan));
         if let Some(e) = &result.tally.error {
             out += &format!("<br><strong>ended early:</strong> {}", escape(&e.to_string()));
         }

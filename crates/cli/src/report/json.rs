@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 /// Prints one plan's rows on stdout.
 pub(crate) fn rows(result: &PlanResult, facts: &Facts) {
     let tally = &result.tally;
-    let (case, waits) = (result.plan.to_string(), tally.waits);
+    let (case, waits) = (&result.plan, tally.waits);
     let row = |metric: &str, value: Value| {
         let device = &facts.device;
         print(&json!({
-            "suite": "run", "case": case, "subject": "ours", "metric": metric, "value": value,
+            "suite": "run", "case": case, "subject": "ours", "host": result.host.name(), "metric": metric, "value": value,
             "n": waits, "device": device.name, "simulated": device.simulated,
         }));
     };

@@ -33,7 +33,8 @@ pub(crate) fn plan_line(result: &PlanResult) -> String {
         None => String::new(),
     };
     format!(
-        "{}: {} of {} waits, {} results right, {} wrong, {}{end}",
+        "{}, {}: {} of {} waits, {} results right, {} wrong, {}{end}",
+        result.host.name(),
         result.plan,
         tally.waits,
         result.asked,

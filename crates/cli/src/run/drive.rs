@@ -1,53 +1,94 @@
-//! Runs every queue's steps under one plan.
+//! Runs every queue's steps under one plan, or as a host waits that finds its own.
 //!
 //! Upholds invariants 2 (a result is looked at only after its wait said done), 3 and 8 (each wait has a
 //! deadline, and its error ends the run with what completed).
 
 use super::devices::{StepDevice, StepQueue};
+use super::on_tokio::{self, on_tokio};
 use super::stats::{Lag, PlanResult, Tally};
+use crate::args::Host;
 use crate::sys::{process_cpu_ns, thread_cpu_ns};
 use crate::workload::Step;
 use gpu_async_reactor::host::std_host::{StdClock, StdIdle};
+#[cfg(target_os = "linux")]
+use gpu_async_reactor::host::{compio::CompioIdle, uring::UringIdle};
 use gpu_async_reactor::replay::{Recorder, Row};
 use gpu_async_reactor::{
     AnySchedule, Clock, CompletionLine, DurNs, DynExecutor, EstimatorKind, OnThread, Park,
-    ParkWord, Queue, QueuePort, Reactor, Result, StepBands, Timer, run_inline, wait_steps,
+    ParkWord, Queue, QueuePort, Reactor, Result, StepBands, Timer, error, run_inline, wait_steps,
 };
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest that the reactor's thread parks without a look around.
 const PARK_BOUND: DurNs = DurNs::from_ms(1);
 
+/// What carries the waits, and the plan.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// One of the hosts that take a plan.
+    Plan(Host, StepBands),
+    Completions,
+}
+
+impl Way {
+    pub(super) fn host(&self) -> Host {
+        match self {
+            Way::Plan(host, _) => *host,
+            Way::Completions => Host::Tokio,
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Plan(_, bands) => bands.fmt(f),
+            Way::Completions => f.write_str("completion"),
+        }
+    }
+}
+
 /// What the queues of one plan share.
-pub(super) struct Shared<'a> {
-    pub(super) bands: &'a StepBands,
-    pub(super) recorder: Option<&'a Recorder>,
-    pub(super) name: &'a str,
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) recorder: Option<Arc<Recorder>>,
     pub(super) deadline: DurNs,
     /// Set by Ctrl-C.
-    pub(super) stop: &'a AtomicBool,
+    pub(super) stop: Arc<AtomicBool>,
     /// Waits done so far, for the progress shown.
-    pub(super) done: &'a AtomicU64,
+    pub(super) done: Arc<AtomicU64>,
+}
+
+/// A plan, and what its queues share.
+struct Planned<'a> {
+    bands: &'a StepBands,
+    shared: &'a Shared,
 }
 
 /// Runs the steps of all queues, and counts.
 pub(super) fn drive<D: StepDevice>(
     device: &D,
     steps: &[Vec<Step>],
-    shared: &Shared<'_>,
+    (way, name): (&Way, &str),
+    shared: &Shared,
 ) -> Result<PlanResult> {
     let queues = steps.iter().enumerate().map(|(index, steps)| device.queue(index, steps.len()));
     let queues = queues.collect::<Result<Vec<D::Queue>>>()?;
-    // A blocking wait blocks its thread, so each queue gets one.
-    let blocks = shared.bands.bands().iter().any(|band| band.plan.park == Park::Block);
     let clock = StdClock::new();
     let start = clock.monotonic_ns();
     let before = device.device_cpu_ns().zip(process_cpu_ns());
-    let (mut tally, waited_ns) = match blocks {
-        true => on_threads(queues, steps, shared),
-        false => on_a_reactor(queues, steps, shared)?,
+    let (threads, (mut tally, waited_ns)) = match way {
+        Way::Completions => (on_tokio::WORKERS, on_tokio(queues, steps, shared)?),
+        // A blocking wait blocks its thread, so each queue gets one.
+        Way::Plan(_, bands) if blocks(bands) => {
+            (steps.len(), on_threads(queues, steps, &Planned { bands, shared }))
+        }
+        Way::Plan(host, bands) => {
+            (1, on_a_reactor(queues, steps, &Planned { bands, shared }, *host)?)
+        }
     };
     // All of the process that is not the device, where that can be told: helpers and the driver's threads
     // work for a wait, too.
@@ -59,9 +100,10 @@ pub(super) fn drive<D: StepDevice>(
     let wall_ns = clock.monotonic_ns().since(start).0;
     tally.lags_ns.sort_unstable();
     Ok(PlanResult {
-        plan: shared.bands.clone(),
-        name: shared.name.to_owned(),
-        threads: if blocks { steps.len() } else { 1 },
+        plan: way.to_string(),
+        host: way.host(),
+        name: name.to_owned(),
+        threads,
         asked: steps.iter().map(|steps| steps.len() as u64).sum(),
         wall_ns,
         cpu_ns: cpu_ns.map(|cpu| cpu.saturating_sub(tally.aside_cpu_ns)),
@@ -70,11 +112,17 @@ pub(super) fn drive<D: StepDevice>(
     })
 }
 
+/// Whether a wait under that plan blocks its thread.
+pub(super) fn blocks(bands: &StepBands) -> bool {
+    bands.bands().iter().any(|band| band.plan.park == Park::Block)
+}
+
 /// One thread: a task for each queue, a reactor that watches all their words.
 fn on_a_reactor<Q: StepQueue>(
     mut queues: Vec<Q>,
     steps: &[Vec<Step>],
-    shared: &Shared<'_>,
+    shared: &Planned<'_>,
+    host: Host,
 ) -> Result<(Tally, Option<u64>)> {
     let lines: Vec<_> = queues.iter_mut().map(|queue| queue.queue().line().clone()).collect();
     let total = Mutex::new(Tally::default());
@@ -88,17 +136,44 @@ fn on_a_reactor<Q: StepQueue>(
             total.lock().unwrap_or_else(PoisonError::into_inner).add(tally);
         });
     }
-    executor.run(&reactor, &mut StdIdle::new(StdClock::new(), None), PARK_BOUND)?;
+    run_on(host, &mut executor, &reactor)?;
     let cpu = spent_since(before);
     drop(executor);
     Ok((total.into_inner().unwrap_or_else(PoisonError::into_inner), cpu))
+}
+
+/// Runs the tasks in the host's way of being idle.
+fn run_on(
+    host: Host,
+    executor: &mut DynExecutor<'_>,
+    reactor: &Reactor<'_, StdClock>,
+) -> Result<()> {
+    let clock = StdClock::new();
+    match host {
+        #[cfg(target_os = "linux")]
+        Host::Uring => executor.run(reactor, &mut UringIdle::new(clock, None)?, PARK_BOUND)?,
+        #[cfg(target_os = "linux")]
+        Host::Compio => {
+            let runtime = compio::runtime::Runtime::new()
+                .map_err(|e| error!(System, "starting compio's runtime", e.to_string()))?;
+            CompioIdle::new(runtime, clock).run(executor, reactor, PARK_BOUND)?
+        }
+        #[cfg(not(target_os = "linux"))]
+        Host::Uring | Host::Compio => {
+            return Err(error!(Misuse, "choosing a host", "io_uring is Linux's"));
+        }
+        Host::Std | Host::Tokio => {
+            executor.run(reactor, &mut StdIdle::new(clock, None), PARK_BOUND)?
+        }
+    };
+    Ok(())
 }
 
 /// A thread for each queue.
 fn on_threads<Q: StepQueue + Send>(
     queues: Vec<Q>,
     steps: &[Vec<Step>],
-    shared: &Shared<'_>,
+    shared: &Planned<'_>,
 ) -> (Tally, Option<u64>) {
     let total = Mutex::new((Tally::default(), Some(0u64)));
     std::thread::scope(|scope| {
@@ -120,7 +195,7 @@ fn on_threads<Q: StepQueue + Send>(
     total.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn spent_since(before: Option<u64>) -> Option<u64> {
+pub(super) fn spent_since(before: Option<u64>) -> Option<u64> {
     thread_cpu_ns().zip(before).map(|(now, before)| now - before)
 }
 
@@ -129,14 +204,14 @@ async fn one_queue<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
     mut queue: Q,
     line: &'l CompletionLine,
     steps: &[Step],
-    shared: &Shared<'_>,
+    shared: &Planned<'_>,
     mut words: W,
     timer: &T,
 ) -> Tally {
     let mut tally = Tally::with_room(steps.len());
     let mut points = Points::new();
     for (index, step) in steps.iter().enumerate() {
-        if shared.stop.load(Ordering::Relaxed) {
+        if shared.shared.stop.load(Ordering::Relaxed) {
             break;
         }
         let shares = (&mut tally, &mut points, &mut words);
@@ -145,7 +220,7 @@ async fn one_queue<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
             tally.error = Some(e);
             break;
         }
-        shared.done.fetch_add(1, Ordering::Relaxed);
+        shared.shared.done.fetch_add(1, Ordering::Relaxed);
     }
     tally
 }
@@ -159,7 +234,7 @@ async fn one_step<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
     queue: &mut Q,
     line: &'l CompletionLine,
     (index, step): (usize, &Step),
-    shared: &Shared<'_>,
+    shared: &Planned<'_>,
     (tally, points, words): (&mut Tally, &mut Points, &mut W),
     timer: &T,
 ) -> Result<()> {
@@ -180,22 +255,14 @@ async fn one_step<'l, Q: StepQueue, W: ParkWord<'l>, T: Timer>(
     let began = clock.monotonic_ns();
     let schedule = points.entry(point).or_insert_with(|| plan.schedule());
     let mut port = QueuePort::new(queue.queue(), line, Borrowed(words), clock);
-    port = port.number(number).within(shared.deadline);
+    port = port.number(number).within(shared.shared.deadline);
     let report = wait_steps(plan.park, schedule, size, &mut port, &clock, timer).await?;
     let woke = clock.monotonic_ns();
 
     let before = thread_cpu_ns();
     tally.count(&report, port.queries());
-    let stored = queue.stored_at(number);
-    tally.lags_ns.extend(stored.map(|stored| woke.since(stored).0));
-    if let Some(recorder) = shared.recorder {
-        let duration_ns = stored.unwrap_or(woke).since(began).0;
-        recorder.record(Row { point: 0, rows: size, start_ns: began.0, duration_ns });
-    }
-    match queue.verify_step(index)? {
-        true => tally.verified += 1,
-        false => tally.wrong += 1,
-    }
+    let row = Row { point: 0, rows: size, start_ns: began.0, duration_ns: 0 };
+    tally.check(queue, (index, number), woke, row, shared.shared.recorder.as_deref())?;
     tally.aside_cpu_ns += spent_since(before).unwrap_or(0);
     Ok(())
 }

@@ -2,22 +2,23 @@
 
 pub(crate) mod devices;
 mod drive;
+mod on_tokio;
 pub(crate) mod stats;
 
-use crate::args::RunArgs;
+use crate::args::{Host, RunArgs};
 use crate::exit::{Exit, Failure, of_error};
 use crate::report::{self, Facts};
 use crate::sys;
 use crate::workload::Workload;
 use devices::{Opened, StepDevice, Want, on_device};
-use drive::Shared;
+use drive::{Shared, Way};
 use gpu_async_reactor::replay::Recorder;
 use gpu_async_reactor::{DurNs, StepBands, StepPlan, Strictness};
 use indicatif::{ProgressBar, ProgressStyle};
 use stats::PlanResult;
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// One of each kind, with the numbers that suit steps of about a millisecond.
@@ -49,14 +50,15 @@ pub(crate) fn once(
     opened: &Opened,
     bands: &StepBands,
     work: &Workload,
-    recorder: Option<&Recorder>,
+    recorder: Option<Arc<Recorder>>,
 ) -> Result<PlanResult, Failure> {
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let longest = work.queues.iter().flatten().map(|step| step.us).max().unwrap_or(0);
     let deadline = DurNs::from_us(4 * work.queues.len() as u64 * longest);
     let deadline = deadline.max(DurNs::from_ms(5_000));
-    let shared = Shared { bands, name: "", recorder, deadline, stop: &stop, done: &done };
-    let result = on_device!(opened, device => drive::drive(device, &work.queues, &shared))?;
+    let shared = Shared { recorder, deadline, stop: Arc::default(), done: Arc::default() };
+    let way = Way::Plan(Host::Std, bands.clone());
+    let result =
+        on_device!(opened, device => drive::drive(device, &work.queues, (&way, ""), &shared))?;
     match result.tally.error {
         Some(error) => Err(error.into()),
         None => Ok(result),
@@ -69,7 +71,7 @@ fn run_on<D: StepDevice>(
     args: &RunArgs,
     work: &Workload,
     (file, record): (report::Writer, Option<report::Writer>),
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Exit, Failure> {
     let about = device.about();
     let facts = Facts {
@@ -88,13 +90,19 @@ fn run_on<D: StepDevice>(
         |line: &str| if args.json { eprintln!("{line}") } else { crate::sys::outln!("{line}") };
     report::text::opening(&facts, passed, &say);
 
-    let plans = plans(args, about, &say)?;
-    let recorder = record.as_ref().map(|_| Recorder::new(work.queues.iter().map(Vec::len).sum()));
+    let ways = ways(args, about, &say)?;
+    let rows = work.queues.iter().map(Vec::len).sum();
+    let recorder = record.as_ref().map(|_| Arc::new(Recorder::new(rows)));
     let mut results = Vec::new();
     let mut exit = Exit::Done;
-    for (bands, name) in plans.iter().zip(stats::names(&plans)) {
-        let recorder = recorder.as_ref().filter(|_| results.is_empty());
-        let result = one_plan(device, (bands, &name), (args, recorder), work, stop)?;
+    for (way, name) in ways.iter().zip(stats::names(&ways)) {
+        let shared = Shared {
+            recorder: recorder.clone().filter(|_| results.is_empty()),
+            deadline: deadline(args, work),
+            stop: stop.clone(),
+            done: Arc::default(),
+        };
+        let result = one_way(device, (way, &name), work, &shared)?;
         if args.json {
             report::json::rows(&result, &facts);
         }
@@ -115,8 +123,32 @@ fn run_on<D: StepDevice>(
     }
     let path = file.write(&report::html::page(&results, &facts))?;
     say(&format!("report: {path}"));
-    report::text::verdict(&results, plans.len(), exit);
+    report::text::verdict(&results, ways.len(), exit);
     Ok(exit)
+}
+
+/// Each host with each plan; completions take none, and a blocking wait is the same on every host.
+fn ways(args: &RunArgs, about: &devices::About, say: &dyn Fn(&str)) -> Result<Vec<Way>, Failure> {
+    let plans = plans(args, about, say)?;
+    let mut ways = Vec::new();
+    for &host in &args.hosts {
+        if host == Host::Tokio {
+            if !args.plans.is_empty() {
+                say("note: tokio: a completion takes no plan, the watcher finds its own");
+            }
+            ways.push(Way::Completions);
+            continue;
+        }
+        for plan in &plans {
+            if drive::blocks(plan)
+                && ways.iter().any(|way| matches!(way, Way::Plan(_, p) if p == plan))
+            {
+                continue;
+            }
+            ways.push(Way::Plan(host, plan.clone()));
+        }
+    }
+    Ok(ways)
 }
 
 /// The plans that this host can run, in the place of those asked for.
@@ -149,21 +181,17 @@ fn plans(
     Ok(plans)
 }
 
-fn one_plan<D: StepDevice>(
+fn one_way<D: StepDevice>(
     device: &D,
-    (bands, name): (&StepBands, &str),
-    (args, recorder): (&RunArgs, Option<&Recorder>),
+    (way, name): (&Way, &str),
     work: &Workload,
-    stop: &AtomicBool,
+    shared: &Shared,
 ) -> Result<PlanResult, Failure> {
-    let done = AtomicU64::new(0);
-    let shared =
-        Shared { bands, name, recorder, deadline: deadline(args, work), stop, done: &done };
-    let total = u64::from(args.queues) * u64::from(args.steps);
     if !std::io::stderr().is_terminal() {
-        return Ok(drive::drive(device, &work.queues, &shared)?);
+        return Ok(drive::drive(device, &work.queues, (way, name), shared)?);
     }
-    let bar = ProgressBar::new(total).with_message(bands.to_string());
+    let total = work.queues.iter().map(|steps| steps.len() as u64).sum();
+    let bar = ProgressBar::new(total).with_message(format!("{}: {way}", way.host().name()));
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos:>6}/{len} {msg}") {
         bar.set_style(style);
     }
@@ -172,12 +200,12 @@ fn one_plan<D: StepDevice>(
         // Ten looks a second: the bar costs the measurement nothing that shows.
         let shown = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                bar.set_position(done.load(Ordering::Relaxed));
+                bar.set_position(shared.done.load(Ordering::Relaxed));
                 std::thread::park_timeout(Duration::from_millis(100));
             }
             bar.finish_and_clear();
         });
-        let result = drive::drive(device, &work.queues, &shared);
+        let result = drive::drive(device, &work.queues, (way, name), shared);
         over.store(true, Ordering::Relaxed);
         shown.thread().unpark();
         Ok(result?)

@@ -1,6 +1,10 @@
 //! What was counted under one plan.
 
-use gpu_async_reactor::{Error, EstimatorKind, Park, StepBands, WaitReport};
+use super::devices::StepQueue;
+use super::drive::Way;
+use crate::args::Host;
+use gpu_async_reactor::replay::{Recorder, Row};
+use gpu_async_reactor::{Error, EstimatorKind, MonoNs, Park, Result, StepBands, WaitReport};
 
 /// What one queue's waits did.
 #[derive(Debug, Default)]
@@ -30,6 +34,28 @@ impl Tally {
         self.queries += queries;
     }
 
+    /// Counts the wake lag of a step that is done, keeps its row, and checks its result.
+    pub(crate) fn check<Q: StepQueue>(
+        &mut self,
+        queue: &mut Q,
+        (index, number): (usize, u64),
+        woke: MonoNs,
+        mut row: Row,
+        recorder: Option<&Recorder>,
+    ) -> Result<()> {
+        let stored = queue.stored_at(number);
+        self.lags_ns.extend(stored.map(|stored| woke.since(stored).0));
+        if let Some(recorder) = recorder {
+            row.duration_ns = stored.unwrap_or(woke).since(MonoNs(row.start_ns)).0;
+            recorder.record(row);
+        }
+        match queue.verify_step(index)? {
+            true => self.verified += 1,
+            false => self.wrong += 1,
+        }
+        Ok(())
+    }
+
     /// Adds another queue's.
     pub(crate) fn add(&mut self, other: Tally) {
         self.waits += other.waits;
@@ -47,10 +73,12 @@ impl Tally {
 /// What one plan did, all queues together.
 #[derive(Debug)]
 pub(crate) struct PlanResult {
-    pub(crate) plan: StepBands,
+    /// The plan's text, or what stands for a plan where the host finds its own.
+    pub(crate) plan: String,
+    pub(crate) host: Host,
     /// What to call it in a table: its kind, and which one of several of a kind.
     pub(crate) name: String,
-    /// How the host waited: on one thread, or one for each queue.
+    /// How many threads ran the queues' steps.
     pub(crate) threads: usize,
     pub(crate) tally: Tally,
     /// Waits that the plan was to do.
@@ -110,9 +138,16 @@ fn kind(plan: &StepBands) -> String {
     format!("{park}+{estimator}")
 }
 
-/// A name for each plan: its kind, numbered where there are several of a kind.
-pub(crate) fn names(plans: &[StepBands]) -> Vec<String> {
-    let kinds: Vec<_> = plans.iter().map(kind).collect();
+/// A name for each way to wait: its plan's kind, with the host where there are several, numbered where there are
+/// several of a kind.
+pub(super) fn names(ways: &[Way]) -> Vec<String> {
+    let one_host = ways.iter().all(|way| way.host() == ways[0].host());
+    let name = |way: &Way| match way {
+        Way::Completions => "completion (tokio)".to_owned(),
+        Way::Plan(_, bands) if one_host => kind(bands),
+        Way::Plan(host, bands) => format!("{} ({})", kind(bands), host.name()),
+    };
+    let kinds: Vec<_> = ways.iter().map(name).collect();
     let name = |(i, kind): (usize, &String)| {
         let same = |kinds: &[String]| kinds.iter().filter(|other| *other == kind).count();
         match same(&kinds) {
@@ -138,7 +173,10 @@ mod tests {
     #[test]
     fn plans_of_a_kind_are_numbered() {
         let texts = ["poll", "block", "poll", "poll;rows>=8:block", "poll+nap"];
-        let plans = texts.map(|text| text.parse::<StepBands>().unwrap());
-        assert_eq!(names(&plans), ["poll 1", "block", "poll 2", "2 bands", "poll+nap"]);
+        let way = |host, text: &str| Way::Plan(host, text.parse().unwrap());
+        let ways = texts.map(|text| way(Host::Std, text));
+        assert_eq!(names(&ways), ["poll 1", "block", "poll 2", "2 bands", "poll+nap"]);
+        let ways = [way(Host::Std, "poll"), way(Host::Uring, "poll"), Way::Completions];
+        assert_eq!(names(&ways), ["poll (std)", "poll (uring)", "completion (tokio)"]);
     }
 }

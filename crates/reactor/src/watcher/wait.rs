@@ -345,6 +345,9 @@ impl<'r> Wait<'r> {
             .filter(|_| !self.job.timer)
             .map(|limit| self.job.start + limit);
         let reached = self.job.ticket.word_reached();
+        if reached && self.recheck.is_none() && matches!(self.stage, Stage::Watch) {
+            return true; // since it was last looked at
+        }
         let recheck = self.recheck.filter(|_| reached).map(|(at, _)| at);
         for other in [self.job.deadline, hang, recheck].into_iter().flatten() {
             next = next.min(other);

@@ -9,7 +9,7 @@ use crate::args::{DeviceChoice, Kind, SimFault};
 use crate::exit::Failure;
 use crate::workload::Step;
 use gpu_async_reactor::backend::{cuda::Cuda, hip::Hip};
-use gpu_async_reactor::{HostCaps, MonoNs, Queue, Result, error};
+use gpu_async_reactor::{HostCaps, MonoNs, Result, SharedStatus, error};
 
 pub(crate) use driven::Driven;
 pub(crate) use sim::Sim;
@@ -30,7 +30,7 @@ pub(crate) struct About {
 /// An open device. Duties of an implementer: `about` never leaves out that a device is simulated
 /// (invariant 14), and queues of one device work at the same time where it can.
 pub(crate) trait StepDevice: Sync {
-    type Queue: StepQueue + Send;
+    type Queue: StepQueue + Send + 'static;
     fn about(&self) -> &About;
     /// A queue for that many steps.
     fn queue(&self, index: usize, steps: usize) -> Result<Self::Queue>;
@@ -44,7 +44,7 @@ pub(crate) trait StepDevice: Sync {
 /// A queue that runs steps whose results are known. Duties of an implementer: the result is computed
 /// by the device, and `verify_step` compares it with one computed by the host.
 pub(crate) trait StepQueue {
-    type Queue: Queue;
+    type Queue: SharedStatus;
     /// The queue that the steps are submitted to.
     fn queue(&mut self) -> &mut Self::Queue;
     /// Submits a step, with the store of a number behind it: the number.
