@@ -717,3 +717,106 @@ fn a_word_stored_between_two_looks_of_the_watcher_is_seen_at_once() {
     // The first backstop comes within a second, the next three quarters of one later.
     assert!(start.elapsed() < Duration::from_millis(1_600), "{:?}", start.elapsed());
 }
+
+/// A watcher that asks no status in time: who is missed hangs.
+fn without_backstop() -> Watcher {
+    let backstop = DurNs(3 * PATIENCE.0);
+    Watcher::start(WatcherOptions { backstop, ..WatcherOptions::default() }).unwrap()
+}
+
+/// Each behind the one before it, as many in flight as `deep`; the tasks are woken early once the steps are known.
+async fn pipeline(watcher: &Watcher, deep: usize, steps: usize, us: u64) {
+    let mut queue = queue(Faults::none());
+    let mut flying = std::collections::VecDeque::new();
+    for _ in 0..steps {
+        queue.submit(Work::lasting(DurNs::from_us(us))).unwrap();
+        let done = queue.completion().on(watcher).timeout(PATIENCE);
+        flying.push_back(tokio::spawn(done));
+        if flying.len() == deep {
+            assert_eq!(flying.pop_front().unwrap().await.unwrap(), Ok(()));
+        }
+    }
+    for done in flying {
+        assert_eq!(done.await.unwrap(), Ok(()));
+    }
+}
+
+#[test]
+fn waits_behind_one_another_each_have_their_turn() {
+    let watcher = without_backstop();
+    multi_thread().block_on(async {
+        for deep in [1, 2, 3, 16] {
+            pipeline(&watcher, deep, 64, 700).await;
+        }
+        // Several queues, and steps too short to sleep through.
+        let shared = &watcher;
+        let queues = [1, 2, 5, 9].map(|deep| pipeline(shared, deep, 200, 60));
+        let [a, b, c, d] = queues;
+        tokio::join!(a, b, c, d);
+    });
+}
+
+#[test]
+fn one_that_leaves_gives_its_turn_to_the_next() {
+    let watcher = without_backstop();
+    let mut queue = queue(Faults::none());
+    for round in 0..8 {
+        let mut waits: Vec<_> = (0..9)
+            .map(|_| {
+                queue.submit(work(3)).unwrap();
+                Box::pin(queue.completion().on(&watcher).timeout(PATIENCE))
+            })
+            .collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        for wait in &mut waits {
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+        }
+        // The first, some between, the last: at different times of the first's step.
+        std::thread::sleep(Duration::from_micros(400 * round));
+        for at in [8, 5, 4, 1, 0] {
+            drop(waits.remove(at));
+        }
+        for wait in waits {
+            assert_eq!(smol::block_on(wait), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_lost_device_ends_every_wait_behind_the_first() {
+    let watcher = watcher();
+    let device = device(Faults::none().lose_device(2));
+    let mut queue = device.queue().unwrap();
+    let waits: Vec<_> = (0..50)
+        .map(|_| {
+            queue.submit(work(2)).unwrap();
+            queue.completion().on(&watcher)
+        })
+        .collect();
+    let runtime = multi_thread();
+    let waits: Vec<_> = waits.into_iter().map(|wait| runtime.spawn(wait)).collect();
+    let ends = waits.into_iter().map(|wait| runtime.block_on(wait).unwrap());
+    let lost = ends.filter(|end| matches!(end, Err(WaitError::DeviceLost(..)))).count();
+    assert!(lost >= 48, "{lost}");
+}
+
+/// What is ahead in the queue may be asked for last.
+#[test]
+fn numbers_may_be_awaited_in_any_order() {
+    let watcher = without_backstop();
+    let mut queue = queue(Faults::none());
+    let mut tickets: Vec<_> = (0..20)
+        .map(|_| {
+            queue.submit(work(1)).unwrap();
+            queue.ticket().unwrap()
+        })
+        .collect();
+    tickets.rotate_left(7);
+    tickets[2..15].reverse();
+    let runtime = current_thread();
+    let waits = tickets.iter().chain(&tickets).map(|ticket| ticket.completion().on(&watcher));
+    let waits: Vec<_> = waits.map(|wait| runtime.spawn(wait.timeout(PATIENCE))).collect();
+    for wait in waits {
+        assert_eq!(runtime.block_on(wait).unwrap(), Ok(()));
+    }
+}

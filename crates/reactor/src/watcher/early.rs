@@ -4,6 +4,7 @@
 //! the ways to wait, the one that would have cost least over the last steps is taken.
 
 use super::EarlyOptions;
+use super::turns::Turns;
 use crate::DurNs;
 
 /// Samples kept.
@@ -108,6 +109,7 @@ pub(super) struct Point {
     lengths: Ring,
     /// Looks one behind the other that came when the step was over.
     late: u32,
+    pub(super) turns: Turns,
 }
 
 impl Point {
@@ -167,6 +169,10 @@ pub(super) fn plan(
     let (sorted, count) = point.lengths.sorted();
     let lengths = &sorted[..count];
     if count < LEAST {
+        return Plan::Watch;
+    }
+    // Too short for any sleep: what is below would find the same, in microseconds.
+    if lengths[count * 3 / 4] < LEAST_SLEEP {
         return Plan::Watch;
     }
     let middle = DurNs(lengths[count / 2]);

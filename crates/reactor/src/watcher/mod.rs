@@ -27,7 +27,9 @@ mod spin;
 mod sync;
 mod thread;
 mod ticket;
+mod turns;
 mod wait;
+mod world;
 
 pub use completion::Completion;
 pub use error::{Awaited, WaitError};

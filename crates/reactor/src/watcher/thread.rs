@@ -2,14 +2,13 @@
 //!
 //! Upholds invariants 5, 8 (it ends no wait in silence), 11 and 12.
 
-use super::early::Learnt;
 use super::inbox::Posted;
 use super::shared::Shared;
 use super::spin::Spin;
-use super::wait::{Wait, World};
+use super::wait::Wait;
+use super::world::World;
 use crate::host::std_host::{Naps, StdClock, StdIdle};
 use crate::{Bell, Clock, CompletionLine, DurNs, Idle, LineSet, MonoNs, Reactor};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
@@ -63,7 +62,9 @@ impl<'r> Table<'r> {
         }
         self.vacant.push(place);
         world.waits -= 1;
-        wait.take()
+        let wait = wait.take()?;
+        wait.give_turn(world);
+        Some(wait)
     }
 }
 
@@ -115,8 +116,7 @@ pub(super) fn run(shared: &Shared) {
     let share = options.early.map_or(0, |early| early.spin_permille);
     let spin = &Spin::new(share, clock.monotonic_ns());
     let mut idle = WatcherIdle { inner, clock, shared, spin, seen: 0 };
-    let (learnt, points) = (Learnt::default(), HashMap::new());
-    let mut world = World { clock, options, shared, learnt, spin, points, waits: 0 };
+    let mut world = World::new(clock, shared, spin);
     let woken = Arc::new(Woken::default());
     let mut table = Table::default();
     let mut taken = Posted::new();
@@ -131,7 +131,7 @@ pub(super) fn run(shared: &Shared) {
         let Posted { arrivals, graves, nudged, free: retired, .. } = &mut taken;
         for entry in arrivals.drain(..) {
             let place = table.vacancy(&woken);
-            let adopted = Wait::adopt(&reactor, entry.clone(), place, &world);
+            let adopted = Wait::adopt(&reactor, entry.clone(), place, &mut world);
             if adopted.is_none() {
                 table.vacant.push(place);
                 retired.push_back(entry);
@@ -153,8 +153,13 @@ pub(super) fn run(shared: &Shared) {
             return;
         }
         due.append(nudged);
-        for place in due.drain(..) {
-            retired.extend(table.step(place, &mut world).and_then(Wait::entry));
+        due.append(&mut world.due);
+        while !due.is_empty() {
+            for place in due.drain(..) {
+                retired.extend(table.step(place, &mut world).and_then(Wait::entry));
+            }
+            // Whose turn it is now.
+            due.append(&mut world.due);
         }
         woken.swap(&mut due);
         if due.is_empty() && retired.is_empty() {

@@ -3,42 +3,18 @@
 //! Upholds invariants 2 (the status ends it), 3 (each backstop asks), 7 (a body leaves its grave only
 //! when the status said done) and 8.
 
-use super::early::{Learnt, Plan, Point, Seen, plan};
+use super::early::{Plan, Seen};
 use super::job::{Entry, Job, Phase, Until};
-use super::shared::{Grave, Shared, wake_quietly};
-use super::spin::Spin;
-use super::{WaitError, WatcherOptions, watcher_gone};
+use super::shared::{Grave, wake_quietly};
+use super::turns::Ended;
+use super::world::World;
+use super::{WaitError, watcher_gone};
 use crate::host::std_host::StdClock;
-use crate::{Alarmed, Clock, DurNs, MonoNs, Reactor, Ready};
-use std::collections::HashMap;
+use crate::{Alarmed, Clock, DurNs, MonoNs, Reactor, Ready, reached};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
-
-/// What all waits of a watcher share: its clock, its options, and what it has learnt.
-pub(super) struct World<'w> {
-    pub(super) clock: StdClock,
-    pub(super) options: &'w WatcherOptions,
-    pub(super) shared: &'w Shared,
-    pub(super) learnt: Learnt,
-    pub(super) spin: &'w Spin,
-    pub(super) points: HashMap<(usize, usize), Point>,
-    /// Waits that go on.
-    pub(super) waits: usize,
-}
-
-impl World<'_> {
-    /// A wait's next backstop: with others', so that one sleep serves them, and up to a quarter early for
-    /// that.
-    fn backstop_after(&self, at: MonoNs) -> MonoNs {
-        let step = (self.options.backstop.0 / 4).max(1);
-        MonoNs((at + self.options.backstop).0 / step * step)
-    }
-}
-
-/// Points kept before all are forgotten: lines come and go.
-const POINTS: usize = 4_096;
 
 enum Owner {
     Future(Arc<Entry>),
@@ -53,6 +29,20 @@ enum Stage {
     Watch,
     /// The task was woken early and watches, or it is a grave: only the backstop is left.
     Dormant,
+    /// The wait ahead of it at the same queue is watched; its end is this one's turn.
+    Behind,
+}
+
+impl Stage {
+    fn of(plan: Plan, began: MonoNs) -> Stage {
+        match plan {
+            Plan::Watch => Stage::Watch,
+            Plan::Sleep { to, spin } => Stage::Sleep { to: began + to, then: Then::Watch { spin } },
+            Plan::Early { to, wake, watch } => {
+                Stage::Sleep { to: began + to, then: Then::Wake { at: began + wake, watch } }
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -68,7 +58,16 @@ pub(super) struct Wait<'r> {
     owner: Owner,
     job: Job,
     key: (usize, usize),
+    /// In the table; for one that takes turns with others.
+    place: Option<usize>,
+    /// When its work began, if that is known.
+    began: Option<MonoNs>,
+    /// When its number was reached, if that is known.
+    done: Option<MonoNs>,
+    failed: bool,
     stage: Stage,
+    /// The task, woken early, will have given up its watch then.
+    watched_until: MonoNs,
     backstop_at: MonoNs,
     /// The word said done and the status didn't: asked again then, later each time.
     recheck: Option<(MonoNs, DurNs)>,
@@ -91,7 +90,7 @@ impl<'r> Wait<'r> {
         reactor: &'r Reactor<'static, StdClock>,
         entry: Arc<Entry>,
         place: usize,
-        world: &World<'_>,
+        world: &mut World<'_>,
     ) -> Option<Wait<'r>> {
         let job = {
             let mut state = entry.hold();
@@ -99,28 +98,27 @@ impl<'r> Wait<'r> {
             state.job.take().filter(|_| matches!(state.phase, Phase::Waiting))?
         };
         let key = job.point();
-        // A word that may cancel the wait is watched from the start.
-        let point = world.points.get(&key).filter(|_| job.until.is_none());
-        let early = world.options.early.as_ref();
-        let chosen = point.map_or(Plan::Watch, |p| plan(p, &world.learnt, early, world.waits + 1));
-        if job.until.is_none() && !job.timer {
-            world.shared.hint(key, chosen.slept());
-        }
-        let stage = match chosen {
-            Plan::Watch => Stage::Watch,
-            Plan::Sleep { to, spin } => {
-                Stage::Sleep { to: job.start + to, then: Then::Watch { spin } }
-            }
-            Plan::Early { to, wake, watch } => {
-                let then = Then::Wake { at: job.start + wake, watch };
-                Stage::Sleep { to: job.start + to, then }
-            }
+        let (number, backstop_at) = (job.ticket.number(), world.backstop_after(job.start));
+        let takes_turns = job.until.is_none() && !job.timer;
+        let stage = if job.timer {
+            Stage::Dormant
+        } else if !takes_turns {
+            // A word that may cancel the wait is watched from the start.
+            Stage::Watch
+        } else if world.point(key).turns.arrive(number, place) {
+            Stage::of(world.plan(key, world.waits + 1 - world.behind), job.start)
+        } else {
+            world.behind += 1;
+            let turns = &world.point(key).turns;
+            // The first one may have been left to its task, which tells nobody when it is done.
+            let first = turns.first().filter(|_| turns.followers() == 1);
+            world.due.extend(first);
+            Stage::Behind
         };
-        let (stage, backstop_at) = match job.timer {
-            true => (Stage::Dormant, MonoNs::MAX),
-            false => (stage, world.backstop_after(job.start)),
-        };
-        Some(Wait::new(reactor, Owner::Future(entry), job, key, stage, backstop_at))
+        let backstop_at = if job.timer { MonoNs::MAX } else { backstop_at };
+        let began = Some(job.start).filter(|_| !matches!(stage, Stage::Behind));
+        let wait = Wait::new(reactor, Owner::Future(entry), job, key, stage, backstop_at);
+        Some(Wait { place: takes_turns.then_some(place), began, ..wait })
     }
 
     /// Keeps a body until its number is reached.
@@ -152,7 +150,12 @@ impl<'r> Wait<'r> {
             owner,
             job,
             key,
+            place: None,
+            began: None,
+            done: None,
+            failed: false,
             stage,
+            watched_until: MonoNs::MAX,
             backstop_at,
             recheck: None,
             seen: Seen::InTime,
@@ -171,13 +174,14 @@ impl<'r> Wait<'r> {
                 return true;
             }
             let now = world.clock.monotonic_ns();
+            self.take_turn(now, world);
             // Before the end is looked at: it may have come while this slept on.
             if let Stage::Sleep { to, then } = self.stage
                 && now >= to
             {
                 // One that was taken up later than that hasn't slept.
                 if self.slept {
-                    world.learnt.sleep_took(to.since(self.job.start), now.since(to));
+                    world.learnt.sleep_took(to.since(self.began()), now.since(to));
                 }
                 self.wake_or_watch(then, now, world);
                 continue;
@@ -190,6 +194,56 @@ impl<'r> Wait<'r> {
                 return false;
             }
         }
+    }
+
+    /// When its work began, as far as that is known.
+    fn began(&self) -> MonoNs {
+        self.began.unwrap_or(self.job.start)
+    }
+
+    /// The one ahead of it is over: it is watched from now on. So is one whose task, woken early, may have left it
+    /// with others behind it, who wait for its end.
+    fn take_turn(&mut self, now: MonoNs, world: &mut World<'_>) {
+        let Some(place) = self.place else { return };
+        match self.stage {
+            Stage::Behind => {}
+            Stage::Dormant if now >= self.watched_until => {
+                self.stage = Stage::Watch;
+                return;
+            }
+            _ => return,
+        }
+        let turns = &world.point(self.key).turns;
+        if turns.first() != Some(place) {
+            return;
+        }
+        self.began = turns.began().map(|at| at.max(self.job.start));
+        let failed = turns.failed();
+        world.behind -= 1;
+        // Whatever ended the one ahead of it may end this one, too.
+        self.backstop_at = if failed { now } else { world.backstop_after(now) };
+        self.stage = match self.began {
+            Some(began) => Stage::of(world.plan(self.key, world.waits - world.behind), began),
+            None => Stage::Watch,
+        };
+    }
+
+    /// It is over: whoever waits behind it at the same queue has the next turn.
+    pub(super) fn give_turn(&self, world: &mut World<'_>) {
+        let Some(place) = self.place else { return };
+        if let Stage::Behind = self.stage {
+            world.behind -= 1;
+        }
+        let mut due = std::mem::take(&mut world.due);
+        let (ticket, me) = (&self.job.ticket, (self.job.ticket.number(), place));
+        let ended = Ended { done: self.done, failed: self.failed };
+        world.point(self.key).turns.leave(
+            me,
+            ended,
+            |number| reached(ticket.line(), ticket.slot(), number),
+            &mut due,
+        );
+        world.due = due;
     }
 
     /// Ends the wait because its watcher ends.
@@ -227,24 +281,24 @@ impl<'r> Wait<'r> {
             let left = matches!(state.phase, Phase::Left | Phase::Done(_));
             (left, state.seen_at.take(), state.wake_took.take())
         };
-        let idled = |at: MonoNs| at.since(self.job.start);
+        let began = self.began();
+        let idled = |at: MonoNs| at.since(began);
         if let Some(took) = wake_took {
             world.learnt.wake_took(idled(world.clock.monotonic_ns()), took);
         }
         if let Some(at) = seen_at {
-            let length = idled(at);
-            self.observe(length, world);
+            self.done = Some(at);
+            self.observe(at, world);
         }
         left
     }
 
-    fn observe(&self, length: DurNs, world: &mut World<'_>) {
-        if world.points.len() >= POINTS && !world.points.contains_key(&self.key) {
-            world.points.clear();
-        }
+    /// Learns from how long the work took, if it is known when it began.
+    fn observe(&self, done: MonoNs, world: &mut World<'_>) {
+        let Some(began) = self.began else { return };
         // Nobody had begun to look.
         let seen = if let Stage::Sleep { .. } = self.stage { Seen::LateBySleep } else { self.seen };
-        world.points.entry(self.key).or_default().observe(length, seen);
+        world.point(self.key).observe(done.since(began), seen);
     }
 
     /// How the wait ended, if it has.
@@ -260,7 +314,7 @@ impl<'r> Wait<'r> {
                 let pause = pause.min(RECHECKS.1);
                 self.recheck = Some((now + pause, pause));
             }
-        } else if now >= self.backstop_at {
+        } else if now >= self.backstop_at && !matches!(self.stage, Stage::Behind) {
             if let Some(result) = ticket.verdict(waited) {
                 return Some(result);
             }
@@ -313,6 +367,7 @@ impl<'r> Wait<'r> {
                 state.waker.take()
             };
             self.stage = Stage::Dormant;
+            self.watched_until = now + watch;
             waker.into_iter().for_each(wake_quietly);
             return;
         }
@@ -331,14 +386,22 @@ impl<'r> Wait<'r> {
                 (None, _) => {}
             },
         }
+        self.failed = !done;
         if done && matches!(self.owner, Owner::Future(_)) {
-            self.observe(now.since(self.job.start), world);
+            self.done = Some(now);
+            self.observe(now, world);
         }
     }
 
     /// Registers with the reactor for whatever comes next: whether that has come already.
     fn wait_for_next(&mut self, cx: &mut Context<'_>, world: &World<'_>) -> bool {
-        let mut next = self.backstop_at;
+        let mut next = match self.stage {
+            Stage::Behind => MonoNs::MAX,
+            Stage::Dormant if self.place.is_some() && world.has_followers(self.key) => {
+                self.backstop_at.min(self.watched_until)
+            }
+            _ => self.backstop_at,
+        };
         let hang = world
             .options
             .hang_after
@@ -380,6 +443,10 @@ impl<'r> Wait<'r> {
             return due;
         }
         self.ready = None;
+        if next == MonoNs::MAX {
+            self.alarm = None;
+            return false;
+        }
         if self.alarm.as_ref().is_none_or(|&(_, at)| at != next) {
             self.alarm = Some((reactor.alarm(next), next));
         }
