@@ -741,9 +741,14 @@ async fn pipeline(watcher: &Watcher, deep: usize, steps: usize, us: u64) {
     }
 }
 
+/// Nobody was found by the last question of its timeout only.
+fn in_time(start: Instant) {
+    assert!(start.elapsed() < PATIENCE.into());
+}
+
 #[test]
 fn waits_behind_one_another_each_have_their_turn() {
-    let watcher = without_backstop();
+    let (watcher, start) = (without_backstop(), Instant::now());
     multi_thread().block_on(async {
         for deep in [1, 2, 3, 16] {
             pipeline(&watcher, deep, 64, 700).await;
@@ -754,11 +759,35 @@ fn waits_behind_one_another_each_have_their_turn() {
         let [a, b, c, d] = queues;
         tokio::join!(a, b, c, d);
     });
+    in_time(start);
+}
+
+/// The watcher leaves a wait to its task once it has woken that; a task that doesn't look must not keep those
+/// behind it from their turn.
+#[test]
+fn a_task_that_was_woken_early_and_is_busy_holds_up_nobody_behind_it() {
+    let (watcher, start) = (without_backstop(), Instant::now());
+    let mut queue = queue(Faults::none());
+    let mut step = || {
+        queue.submit(work(3)).unwrap();
+        Box::pin(queue.completion().on(&watcher).timeout(PATIENCE))
+    };
+    for _ in 0..10 {
+        for _ in 0..8 {
+            assert_eq!(smol::block_on(step()), Ok(()));
+        }
+        let (mut busy, mut cx) = (step(), Context::from_waker(Waker::noop()));
+        assert!(busy.as_mut().poll(&mut cx).is_pending());
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(smol::block_on(step()), Ok(()));
+        assert_eq!(smol::block_on(busy), Ok(()));
+    }
+    in_time(start);
 }
 
 #[test]
 fn one_that_leaves_gives_its_turn_to_the_next() {
-    let watcher = without_backstop();
+    let (watcher, start) = (without_backstop(), Instant::now());
     let mut queue = queue(Faults::none());
     for round in 0..8 {
         let mut waits: Vec<_> = (0..9)
@@ -780,6 +809,7 @@ fn one_that_leaves_gives_its_turn_to_the_next() {
             assert_eq!(smol::block_on(wait), Ok(()));
         }
     }
+    in_time(start);
 }
 
 #[test]
@@ -803,7 +833,7 @@ fn a_lost_device_ends_every_wait_behind_the_first() {
 /// What is ahead in the queue may be asked for last.
 #[test]
 fn numbers_may_be_awaited_in_any_order() {
-    let watcher = without_backstop();
+    let (watcher, start) = (without_backstop(), Instant::now());
     let mut queue = queue(Faults::none());
     let mut tickets: Vec<_> = (0..20)
         .map(|_| {
@@ -819,4 +849,5 @@ fn numbers_may_be_awaited_in_any_order() {
     for wait in waits {
         assert_eq!(runtime.block_on(wait).unwrap(), Ok(()));
     }
+    in_time(start);
 }
